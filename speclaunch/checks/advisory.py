@@ -36,12 +36,12 @@ NONE, UNKNOWN = "none", "unknown"
 
 
 class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A known engine bug: its releases, its conditions, and its remedy.
+    """A known engine bug with its affected releases, conditions and remedy.
 
     `introduced`, `fixed`: first affected release and first release with the fix, among the known
-    releases. `fixed: none`: the newest release still has the bug. An unknown end of the range comes
-    from `seen`, the releases in which the bug was reported. `requests`: fields of the affected
-    requests; empty: all requests are affected.
+    releases. `fixed: none`: the newest release still has the bug. The first or last release of
+    `seen`, in which the bug was reported, replaces an unknown bound. `requests`: fields of the
+    affected requests; empty: all requests are affected.
     """
 
     id: str
@@ -59,12 +59,13 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     marker: Marker | None = None
     requests: tuple[RequestField, ...] = ()
     certain: bool = True
-    """False if the bug affects only some deployments that meet the conditions, or only at times."""
+    """False if the bug affects only some deployments that meet the conditions, or occurs only
+    sometimes."""
     workaround: Workaround | None = None
 
     @property
     def first(self) -> str:
-        """First affected release."""
+        """First affected release or, if unknown, the first release with a report."""
         return self.seen[0] if self.introduced == UNKNOWN else self.introduced
 
     @property
@@ -79,8 +80,9 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     def severity(self) -> Severity:
         """Severity by evidence and symptom.
 
-        Info: a single report, a loss of speed, or a bug that affects only certain requests or some
-        of these deployments. Error: the engine certainly does not start.
+        Error: the engine certainly does not start. Warning: hangs, crashes, wrong outputs, and
+        proven low acceptance. Info: all others, single reports, and bugs that affect only certain
+        requests or only some matching deployments.
         """
         proven = self.confidence in _PROVEN
         if self.requests or not self.certain or self.confidence is Confidence.ONE_REPORT:
@@ -112,7 +114,7 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     @property
     def remedy(self) -> str:
-        """Remedies as one sentence; empty if there is none."""
+        """Upgrade and workaround as one sentence; empty if there is neither."""
         workaround = self.workaround.text if self.workaround is not None else ""
         if self.fixed in (NONE, UNKNOWN):
             return workaround
@@ -143,8 +145,8 @@ _SERIOUS = (Symptom.HANG, Symptom.CRASH, Symptom.REFUSAL, Symptom.WRONG_OUTPUT)
 
 
 def _fix(advisory: Advisory) -> Fix | None:
-    """Return the remedy as a fix; None if there is none. For info severity it has no edits, because
-    they would change all requests for the sake of a few."""
+    """Return the remedy as a fix; None if there is none. With info severity it has no edits,
+    because these would affect all requests."""
     workaround = advisory.workaround
     if workaround is None or advisory.severity is Severity.INFO:
         return Fix(advisory.remedy) if advisory.remedy else None
@@ -167,13 +169,13 @@ def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
 
 
 def stored_file() -> Path:
-    """Return the file of the advisories that `advisories update` stores."""
+    """Return the path of the file that `advisories update` writes."""
     return advisories_home() / "advisories.json"
 
 
 @cache
 def all_advisories() -> tuple[Advisory, ...]:
-    """Return the shipped and the stored advisories in the order of their IDs."""
+    """Return the latest version of each shipped or stored advisory, ordered by ID."""
     return latest(_decoded(DATA.read_bytes()), stored_advisories())
 
 
@@ -190,8 +192,8 @@ def latest(*sources: Iterable[Advisory]) -> tuple[Advisory, ...]:
 
 @cache
 def stored_advisories() -> tuple[Advisory, ...]:
-    """Return the stored advisories. If they cannot be read, for example because a newer speclaunch
-    wrote them, print a note and return none."""
+    """Return the stored advisories. If the file is unreadable, for example because a newer
+    speclaunch wrote it, print a note and return an empty tuple."""
     path = stored_file()
     data = read_or_none(path)
     if data is None:

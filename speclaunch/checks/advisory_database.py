@@ -1,4 +1,5 @@
-"""The database of advisories: validation, updates from a file, a directory or a URL, and OSV."""
+"""The database of advisories: validation, updates from a file, a directory or a URL, and export to
+OSV."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ _MAX_SUMMARY = 140
 
 
 class Update(Struct, frozen=True):
-    """Result of an update: advisories that are new, and those that changed."""
+    """Result of an update: the file written, and the IDs of new and changed advisories."""
 
     path: Path
     new: tuple[str, ...]
@@ -195,7 +196,7 @@ def _bytes_of(source: str) -> bytes:
     except ValueError:
         is_plain = False
     if not is_plain:
-        raise InputError(f"{masked(source)}: not an https address without credentials")
+        raise InputError(f"{masked(source)}: use an https URL without credentials")
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     client = HttpReader(f"https://{url.netloc}", {"User-Agent": "speclaunch"})
     try:
@@ -215,8 +216,8 @@ SCHEMA = "1.6.0"
 def osv_document(advisory: Advisory) -> dict[str, Any]:
     """Return an advisory as an OSV document.
 
-    OSV has no conditions: they are in `ecosystem_specific`, and `versions` lists the affected
-    releases that speclaunch knows.
+    `ecosystem_specific` contains the conditions, for which OSV has no field. `versions` lists the
+    affected releases that speclaunch knows.
     """
     links = [text for text in advisory.references if text.startswith("https://")]
     return {

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 
 class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Condition on the GPUs. `capability`: CUDA compute capability (90: Hopper). `names`: words in
-    the name."""
+    """Condition on the GPUs. `capability`: CUDA compute capability (90: Hopper). `names`: words,
+    one of which the GPU's name contains."""
 
     vendor: tuple[str, ...] = ()
     capability: tuple[int, ...] = ()
@@ -25,15 +25,15 @@ class CheckpointCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_
     quantization: tuple[str, ...] = ()
     model_type: tuple[str, ...] = ()
     config: Mapping[str, Any] = {}
-    """Keys of the checkpoint's config, in the format of a condition's `arguments`."""
+    """Expected values of the checkpoint's config, in the format of a condition's `arguments`."""
 
 
 class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Condition on a deployment: all fields must hold, and one of `any`.
+    """Condition on a deployment: all fields must match, and one condition of `any`.
 
-    `arguments`: effective values by current names: a value, a list of values, `set`, `unset`,
-    `{above: N}`, `{below: N}` or `{not: […]}`; `env` likewise, true and false as the engine reads
-    them. `packages`: specifier sets of an installed engine's packages.
+    `arguments` maps current names to expected effective values: a value, a list of values, `set`,
+    `unset`, `{above: N}`, `{below: N}` or `{not: […]}`. `env` does the same for variables, with
+    booleans as the engine reads them. `packages`: version specifiers of the engine's packages.
     """
 
     algorithm: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Arguments and variables in the condition, in order."""
+        """Names of the condition's arguments and variables, in order."""
         own = (*self.arguments, *self.env)
         return tuple(dict.fromkeys((*own, *(name for part in self.any for name in part.names))))
 
@@ -90,7 +90,7 @@ _MEANINGS = {
 
 
 class RequestField(StrEnum):
-    """Request fields that a bug concerns."""
+    """Request field or request feature that a bug affects."""
 
     ABORT = "abort"
     GRAMMAR = "grammar"
@@ -116,7 +116,8 @@ class RequestField(StrEnum):
 
 
 class Workaround(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A remedy without an upgrade: a sentence and, if there is one obvious way, its edits."""
+    """A remedy without an upgrade, as a sentence. `set`, `env`: its edits, if there is one obvious
+    way."""
 
     text: str
     set: dict[str, bool | int | float | str | None] = {}

@@ -1,4 +1,4 @@
-"""New text of a file with a fix or a corrected name: proven, and checked as by `lint`."""
+"""Fix files or correct names in them: the new text is proven, and checked as by `lint`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def fixed_commands(
 
 
 class _Job(Struct, frozen=True):
-    """Commands of a file that get a fix; `numbers` count from 0."""
+    """A file with commands to fix. `numbers`: the positions of these commands, from 0."""
 
     shown: str
     file: Path | None
@@ -139,7 +139,7 @@ class _NothingToDoError(NotFixableError):
 def numbers_of(
     commands: Sequence[Invocation], shown: str, deployments: Collection[DeploymentPlace]
 ) -> list[int]:
-    """Return the numbers of the commands that start the given deployments."""
+    """Return the positions, from 0, of the commands that start the given deployments."""
     name = recipe_name(shown)
     named = [DeploymentPlace(command.place, command.name or name) for command in commands]
     return [at for at, deployment in enumerate(named) if deployment in deployments]
@@ -169,7 +169,8 @@ def _ways(
 
 
 def _together(parts: Sequence[Sequence[list[Edit]]]) -> Iterator[list[Edit]]:
-    """Yield the first way of every part, then the second, and so on; the last one is repeated."""
+    """Yield the edits of every part's first way, then of the second, and so on. A part that runs
+    out of ways repeats its last."""
     for at in range(max(map(len, parts))):
         yield [edit for ways in parts for edit in ways[min(at, len(ways) - 1)]]
 
@@ -180,8 +181,8 @@ def _first_proven(
     ways: Iterable[Sequence[Edit]],
     unproven: Callable[[str], Iterator[str]],
 ) -> str:
-    """Return the first proven text. Raises NotFixableError with the problems of the first way, the
-    most natural one."""
+    """Return the first proven text. Raises NotFixableError with the problem of the first (best)
+    way."""
     why: str | None = None
     seen: set[str] = set()
     for way in ways:
@@ -258,8 +259,8 @@ def _ways_of_roles(
     values: Mapping[str, Any],
     target: FixTarget,
 ) -> Iterator[list[Edit]]:
-    """Yield edits of the shared part first, unless a role overrides it, then edits of each role.
-    The proof rejects edits that change another role."""
+    """Yield edits of the shared part first, unless a role sets the argument, then edits of each
+    role. The proof rejects edits that change another role."""
     if not roles:
         raise NotFixableError("its role cannot be located")
     own_names = {
@@ -276,7 +277,7 @@ def _ways_of_roles(
 def _unproven_in_roles(
     before: Composition, after: Composition, roles: Collection[str], target: FixTarget
 ) -> Iterator[str]:
-    """Yield the changes of roles, except those that the target makes in `roles`."""
+    """Yield the differences between roles before and after, except the fix's own in `roles`."""
     names = role_names(before.values)
     if names != role_names(after.values):
         yield "roles would change, too"
@@ -295,7 +296,7 @@ def data_of(text: str) -> Any:
 
 
 def composed(text: str, shown: str, path: Path, config_dirs: Sequence[Path] = ()) -> Composition:
-    """Return a recipe composed from a text that is not in its file (yet). Raises InputError.
+    """Return a recipe composed from unsaved text. Raises InputError.
 
     Hydra only reads files, so the text is written to a temporary directory.
     """
@@ -334,10 +335,10 @@ class NameCorrection(Struct, frozen=True):
 def renamed_commands(
     text: str, shown: str, file: Path | None, correction: NameCorrection, catalogue: Catalogue
 ) -> str:
-    """Return the text with the name corrected. Raises NotFixableError, and InputError.
+    """Return the text with the name corrected and proven. Raises NotFixableError, and InputError.
 
-    Proven: read back, every command is unchanged except for the name, the version's parser has no
-    new error, and the argument was not set before.
+    The proof reads the new text: every command is unchanged except for the name, the version's
+    parser reports no new error, and the argument was not set before.
     """
     made = _replaced(text, shown, correction)
     before, after = (_read(source, shown, file).invocations for source in (text, made))
@@ -389,7 +390,7 @@ def _rest(invocation: Invocation) -> Sequence[Any]:
 def renamed_recipe(
     text: str, shown: str, path: Path, correction: NameCorrection, config_dirs: Sequence[Path] = ()
 ) -> str:
-    """Return the recipe with the key corrected, proven. Raises NotFixableError, InputError."""
+    """Return the recipe with a proven correction of the key. Raises NotFixableError, InputError."""
     made = _replaced(text, shown, correction)
     old, new = (data_of(source) for source in (text, made))
     args = old.get("args") if isinstance(old, dict) else None
@@ -427,7 +428,8 @@ class CheckedText(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
     def numbers(self, finding: Finding) -> tuple[int, ...]:
-        """Return the numbers of a finding's deployments, which edits preserve, unlike places."""
+        """Return the positions of a finding's deployments in the file. Unlike places, edits
+        preserve them."""
         source = self.source
         if source.recipe is not None:
             names = [role.deployment.name for role in source.recipe.parts]
@@ -463,7 +465,8 @@ def configured(
     """Return the options with which `lint` checks the file `path` for these releases. Raises
     InputError.
 
-    `hardware` has the format of `--hardware`; the project's file configures the rest.
+    `hardware` has the format of `--hardware`; the project's configuration file sets the other
+    options.
     """
     held = dict.fromkeys(resolve_version(version).held for version in versions)
     stated = LintSettings(tuple(held), hardware, tuple(models), tuple(config_dirs))
@@ -477,9 +480,10 @@ def check_text(
     config_dirs: Sequence[Path] = (),
     versions: Sequence[str] = (),
 ) -> CheckedText:
-    """Return a text, checked as `path`'s content for the releases of `options` (if none, its own).
+    """Check a text as the content of `path`, for the releases of `options` or, if there are none,
+    those it specifies.
 
-    `versions`: used instead, one release for each command.
+    `versions`: one release for each command, used instead of `options.versions`.
     """
     with reads.overlay({} if path == STDIN_SHOWN else {os.path.realpath(path): text.encode()}):
         read = None if path == STDIN_SHOWN else read_buffer(path, text.encode(), config_dirs)
@@ -496,7 +500,8 @@ def check_text(
 
 
 def check_source(source: LintedFile, options: Options) -> CheckedText:
-    """Return a text that was read, checked for the releases of `options` (if none, its own)."""
+    """Check a parsed text, for the releases of `options` or, if there are none, those it
+    specifies."""
     if options.versions:
         return CheckedText(source, findings_of(source, options))
     found: list[Finding] = []
@@ -507,7 +512,7 @@ def check_source(source: LintedFile, options: Options) -> CheckedText:
 
 
 def findings_of(source: LintedFile, options: Options) -> tuple[Finding, ...]:
-    """Return a file's findings, ordered by place; empty if no reader supports it."""
+    """Return a file's findings, ordered by place; empty if no reader supports the file."""
     if source.not_read:
         return ()
     checked = check(source, options)
@@ -520,7 +525,7 @@ def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def against(before: CheckedText | None, after: CheckedText) -> OutputCheck:
-    """Return the findings of a text, grouped by whether its source has them."""
+    """Return the errors and warnings of a text, grouped by whether its source has them, too."""
     known: Counter[tuple[str, Severity, int]] = Counter()
     if before is not None:
         known.update(key for finding in before.findings for key in before.keys(finding))

@@ -1,7 +1,8 @@
 """Fixes as edits of a server command in a script, manifest or document.
 
-The text around the arguments (a shell, a block list, a list on one line) suggests the ways to edit,
-best first. The round-trip check (`round_trip.py`) rejects wrong texts before a file is written.
+The syntax around the arguments (shell, block list, or list on one line) determines the ways to
+edit, best first. The round-trip check (`round_trip.py`) rejects wrong texts before a file is
+written.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _USE = lazy(r"[\"']?\$(?:\{(?P<braced>[A-Za-z_]\w*)\}|(?P<bare>[A-Za-z_]\w*))[\"
 _BLOCK = lazy(r"(?P<indent>[ \t]*)-(?P<gap>[ \t]+)(?P<quote>[\"']?)")
 _CLOSING = lazy(r"(?P<quote>[\"']?)(?P<blank>[ \t]*)[],]")
 _ALONE = lazy(r"(?P<indent>[ \t]*)(?:[\"']?--[\w-]+[\"']?,[ \t]*)?\Z")
-"""Text before the last item if each line has one item, or a flag and its value."""
+"""Text before a line's last item, if the line has one item, or a flag and its value."""
 _CLOSING_LAST = lazy(r"(?P<quote>[\"']?)(?P<blank>[ \t]*)\Z")
 
 
@@ -76,7 +77,7 @@ class SourceLines:
 def replaced(
     text: SourceLines, words: Sequence[Word], word: Word, old: str, new: str
 ) -> Iterator[Edit]:
-    """Yield the ways to replace `old`, a token or the end of one, with `new`."""
+    """Yield the ways to replace `old`, which is a token or its end, with `new`."""
     prefix = word.text.removesuffix(old) if old else word.text
     use = word.used_at
     at_use: list[Edit] = []
@@ -215,7 +216,7 @@ def _first(line: str) -> int:
 
 def _indent(text: SourceLines, place: Place) -> str:
     """Return the indentation of the command's continuation lines: this line's, the next line's, or
-    two more spaces than this line has."""
+    this line's plus two spaces."""
     line = text.line(place.line)
     if text.line(place.line - 1).rstrip().endswith("\\"):
         return line[: _first(line)]
@@ -226,7 +227,7 @@ def _indent(text: SourceLines, place: Place) -> str:
 
 
 def _joined(groups: Sequence[Sequence[str]], words: Sequence[Word]) -> list[list[str]]:
-    """Return the groups, joined as `--flag=value` if the other arguments have that form."""
+    """Return the groups, joined as `--flag=value` if most other arguments are written so."""
     flags = [word.text for word in words if word.text.startswith("--")]
     together = sum("=" in flag for flag in flags)
     if together * 2 <= len(flags):
@@ -355,7 +356,7 @@ def _is_at(node: yaml.Node | None, place: Place, document: Document) -> bool:
 
 def _set(invocation: Invocation, name: str, value: str, text: str) -> Iterator[list[Edit]]:
     if invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG):
-        raise NotFixableError(f"set {name}={value} at the start of its server")
+        raise NotFixableError(f"set {name}={value} in the environment of its server")
     own = with_variable(invocation, name, shlex.quote(value), text)
     if own is not None:
         yield [own]
@@ -417,7 +418,7 @@ _SLIMES = {
 
 
 class CommandWords(EditablePlaces):
-    """Tokens of a command, with their meaning for its version's parser."""
+    """Tokens of a command, parsed as in its version."""
 
     most_ways = 60
 
@@ -451,7 +452,8 @@ class CommandWords(EditablePlaces):
         return [[]] if argument.is_removed else ways or None
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield a step that removes all outdated tokens, then a step that adds all arguments."""
+        """Yield a step that removes all outdated tokens, then a step that adds all new
+        arguments."""
         gone = self._gone
         if gone:
             yield list(without(self._invocation.words, gone, gone, self._text.text))
@@ -489,7 +491,8 @@ class CommandWords(EditablePlaces):
     def _another_value(
         self, last: ParsedArgument, count: int, argument: TargetArgument
     ) -> Ways | None:
-        """Return the ways to change the last value; None to remove and add the argument."""
+        """Return the ways to change the last value; None if the argument must be removed and
+        added."""
         words = self._own_words(last)
         if last.argument.kind is ArgumentKind.LIST and last.argument.nargs is None and count > 1:
             raise NotFixableError(f"{last.written} is set several times")

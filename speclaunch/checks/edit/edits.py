@@ -167,9 +167,9 @@ def combinations(steps: Iterable[Ways], most: int) -> Iterator[list[Edit]]:
 def apply(text: str, changes: Iterable[Change]) -> str:
     """Return the text with every change applied. Existing line ends are unchanged.
 
-    A line is removed if an edit leaves only a continuation (`\\`) or a dash in it. If it was the
-    last line of its command, the continuation before it is removed, too. Raises ValueError if
-    edits overlap.
+    A line is removed if an edit leaves it empty, or leaves only a continuation (`\\`) or a dash. If
+    it was the last line of its command, the continuation before it is removed, too. Raises
+    ValueError if edits overlap.
     """
     lines = lines_of(text)
     changes = list(dict.fromkeys(changes))
@@ -303,7 +303,7 @@ class TargetArgument(Struct, frozen=True):
 
     @property
     def values(self) -> tuple[str, ...]:
-        """Values among the tokens."""
+        """Tokens of the argument's value."""
         if len(self.words) == 1 and "=" in self.words[0]:
             return (self.words[0].partition("=")[2],)
         return self.words[1:]

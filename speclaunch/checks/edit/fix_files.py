@@ -47,7 +47,7 @@ from speclaunch.core import InputError, SpeclaunchError, read_or_none
 from speclaunch.engine import load as load_catalogue
 
 _MOST_ROUNDS = 100
-"""Maximum number of rounds, because rules may contradict each other (ruff has the same limit)."""
+"""Maximum number of rounds, which ends a cycle of contradictory fixes. ruff has the same limit."""
 
 
 class LeftFix(Struct, frozen=True):
@@ -58,7 +58,7 @@ class LeftFix(Struct, frozen=True):
 
 
 class FixedFile(Struct):
-    """Result of fixing a file. `applied` are the findings whose fixes were applied, in order."""
+    """Result of fixing a file. `applied`: findings whose fixes were applied, in order."""
 
     path: str
     before: str
@@ -131,7 +131,7 @@ def fix_file(
 ) -> FixedFile:
     """Return a file with its safe fixes applied, or all fixes if `unsafe`. Nothing is written.
 
-    Never raises for the file's content.
+    Never raises because of the file's content.
     """
     work = _Work(source, options, tuple(config_dirs), unsafe)
     now = work.check(source)
@@ -188,8 +188,8 @@ class _Work(Struct):
         return CheckedText(source, findings_of(source, self.options))
 
     def round(self, now: CheckedText) -> tuple[CheckedText, list[Finding]] | None:
-        """Return the text after one round of compatible fixes, and their findings; None if there
-        are none.
+        """Return the text after one round of compatible fixes, and their findings; None if no fix
+        is left.
 
         If the fixes together are not acceptable, only the first is applied.
         """
@@ -357,8 +357,8 @@ def _fixed(path: str, run: LintRun, *, unsafe: bool) -> _Fixed | None:
 def _fixed_in_processes(
     paths: Sequence[str], run: LintRun, processes: int, *, unsafe: bool
 ) -> dict[str, _Fixed | None]:
-    """Return the fixed files, made in several processes before anything is written, so that timing
-    has no effect. A file is None if its process died; a file without an answer is missing."""
+    """Fix files in several processes before any is written, so that timing has no effect. Return
+    them by path: None if the process died; missing if it returned nothing."""
 
     def work(path: str) -> bytes:
         found = _fixed(path, run, unsafe=unsafe)
@@ -393,7 +393,7 @@ def written(fixed: FixedFile, before: bytes) -> None:
     path = Path(fixed.path)
     if read_or_none(fixed.path) != before:
         message = f"{fixed.path} changed while it was being fixed"
-        raise InputError(message, help="run it again")
+        raise InputError(message, help="run the command again")
     mark = codecs.BOM_UTF8.decode() if before.startswith(codecs.BOM_UTF8) else ""
     write_atomically(path.resolve(), mark + fixed.after)
 
@@ -412,8 +412,8 @@ def _text(data: bytes) -> str | None:
 
 
 def counted(files: Sequence[FixedFile], report: Report) -> str:
-    """Return `3 fixed, 2 left (1 fix is unsafe: --unsafe-fixes)`; empty if there was nothing to
-    fix.
+    """Return a summary such as `3 fixed, 2 left (1 fix is unsafe: --unsafe-fixes)`; empty if there
+    was nothing to fix.
 
     `report` includes the files without fixes.
     """

@@ -117,7 +117,7 @@ def _command_meaning(
     invocation: Invocation, catalogue: Catalogue, variables: frozenset[str]
 ) -> Meaning | None:
     """Return the meaning of the command with `variables` set, without the parts that the import
-    leaves out; None if the parser rejects it."""
+    leaves out; None if the parser rejects the command."""
     found = effective(invocation, catalogue)
     words = [_expected(word, variables) if word.evaluated else word.text for word in found.words]
     if found.config is not None:  # it remains a separate file
@@ -153,7 +153,8 @@ def _recipe_meaning(
     unevaluated: frozenset[str],
     variables: frozenset[str],
 ) -> Meaning | None:
-    """Return the recipe's meaning, unset variables as opaque stand-ins; None if it is rejected."""
+    """Return the recipe's meaning, with opaque stand-ins for unset variables; None if it is
+    rejected."""
     words = [token for argument in rendered.arguments for token in argument.tokens]
     plain = [_plain(word, variables) if word in unevaluated else word for word in words]
     opaque = {
@@ -165,7 +166,7 @@ def _recipe_meaning(
 
 
 def _expected(word: Word, variables: frozenset[str]) -> str:
-    """Return a token with the variables `variables` set, and others at their defaults."""
+    """Return a token's text, with stand-ins for `variables` and the defaults of other variables."""
     if not word.evaluated:
         return str(_plain(word.text, variables))
     return _filled(word.text, 0, len(word.text), word.defaults, variables)
@@ -186,7 +187,8 @@ def _filled(
 
 
 def _plain(value: Any, variables: frozenset[str]) -> Any:
-    """Return a text expanded as in a shell with the variables `variables` set to stand-ins."""
+    """Return a text expanded as in a shell, with stand-ins for `variables`; other values
+    unchanged."""
     if not isinstance(value, str):
         return value
     parts, at = [], 0
@@ -252,7 +254,7 @@ def import_command(
     engine: str | None,
     installed: str | None = None,
 ) -> tuple[Imported, str]:
-    """Return a command of `source` as a recipe, and its text. Raises RoundTripError.
+    """Return a command of `source` as a recipe, and the recipe's text. Raises RoundTripError.
 
     `engine` is the stated release, `installed` the release to prefer if none is stated.
     """
@@ -270,7 +272,7 @@ def import_all(
     directory: Path,
     installed: str | None = None,
 ) -> Iterator[tuple[Imported, str, Path]]:
-    """Yield every command as a recipe: its text, and its file in `directory`."""
+    """Yield every command as a recipe, with the recipe's text and its file in `directory`."""
     several = len(reading.invocations) > 1
     for number, invocation in enumerate(reading.invocations, 1):
         name = recipe_name(invocation.name or stem, number if several else None)
@@ -291,6 +293,6 @@ def chosen(reading: Reading, source: str, command: int | None) -> int:
             help="choose one with --command N, or write all with --to-dir DIR",
         )
     if command is not None and not 1 <= command <= count:
-        why = f"{source} contains {count} server commands: --command 1 to {count}"
+        why = f"{source} contains {count} server commands; set --command to 1 to {count}"
         raise InputError(why)
     return command or 1

@@ -362,7 +362,8 @@ def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
 
 
 def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
-    """Yield the edit that adds arguments after the last one, on a separate line if it has one."""
+    """Yield the ways to add arguments after the last argument, on separate lines if it starts a
+    line."""
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not arguments:
         raise NotFixableError("its call has no arguments")

@@ -78,8 +78,8 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
     command.
 
     If several accept it, `to` is preferred (nothing changes then), then the newest. If none does,
-    it is the newest of those that reject the fewest arguments. Errors in the version of the image
-    or of --from remain errors, because the command does not start.
+    the newest of those that reject the fewest arguments is returned. Errors in the version of the
+    image or of --from remain errors, because the command does not start.
     """
     if source is not None:
         accepted = not refused(parse(load_catalogue(source)))
@@ -122,7 +122,7 @@ class NewImage(Struct, frozen=True):
 
 
 def is_outdated(image: str | None, to: str) -> bool:
-    """True if the tag of an image names a release that `to` does not cover."""
+    """True if the tag of an image names a release other than `to`."""
     found = image_version(image)
     return found is not None and found != to
 
@@ -146,7 +146,7 @@ def successor(image: str, to: str) -> NewImage | None:
 
 
 def unknown_image(image: str, to: str) -> Problem:
-    """Return the problem that an image remains at its release, which rejects arguments of `to`."""
+    """Return the problem of an image that has no known counterpart with the release `to`."""
     return Problem(
         f"{image} has SGLang {image_version(image)}, and its counterpart with {to} is unknown",
         help=(
@@ -281,7 +281,7 @@ def _job(
     target = load_catalogue(to)
     if start.is_named and not start.accepts_all and not refused(parse(target)):
         refuses = f"SGLang {start.version} refuses this command"
-        note = f"{refuses} and {to} accepts it; it is unchanged"
+        note = f"{refuses}, but {to} accepts it; the command is unchanged"
         migration.steps.append(MigrationStep(invocation.place, note))
         start = SourceVersion(to, note, True, True)
     elif not start.is_named and start.version != to:
@@ -351,8 +351,8 @@ def _proven(
     to: str,
     strays: frozenset[str],
 ) -> str:
-    """Return the new text after the read-back, with comments and variables only in valid
-    positions."""
+    """Return the new text, proven by reading it back. Comments are omitted if the proof fails with
+    them."""
     shown = jobs[0].invocation.place.path if jobs else ""
     expected = [
         ExpectedCommand(
@@ -419,7 +419,8 @@ def _read(text: str, shown: str) -> Reading:
 
 
 def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
-    """Report or preserve SpecV2, the default from 0.5.11, always on from 0.5.14.
+    """Report that SpecV2 is now on (default from 0.5.11, always from 0.5.14), or keep it off as
+    before.
 
     Source: speculative_hook.py.
     """
@@ -444,9 +445,9 @@ def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
         return
     reason = f"SpecV2 is on by default from {FIRST_BY_DEFAULT}"
     if not job.origin.is_named:
-        note = f"{reason}, which the script does not disable"
+        note = f"{reason}; the script does not disable it"
         migration.steps.append(MigrationStep(invocation.place, note))
         return
     job.variable = with_variable(invocation, VARIABLE, "False", migration.text)
-    done = "this disables it, as before" if job.variable else "set it to disable it, as before"
+    done = "this keeps SpecV2 off" if job.variable else "set this to keep SpecV2 off"
     migration.steps.append(MigrationStep(invocation.place, f"{VARIABLE}=False: {reason}; {done}"))

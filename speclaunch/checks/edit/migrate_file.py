@@ -100,7 +100,7 @@ def migrate_config(text: str, path: str, to: str, source: str | None = None) -> 
     start = origin(file.parse, to, source, None)
     target = load_catalogue(to)
     if source is not None and not start.accepts_all and not refused(file.parse(target)):
-        note = f"SGLang {source} refuses this file and {to} accepts it; it is unchanged"
+        note = f"SGLang {source} refuses this file, but {to} accepts it; the file is unchanged"
         migration.steps.append(MigrationStep(Place(path), note))
         return migration
     if not start.is_named and start.version != to:
@@ -268,7 +268,7 @@ def _refusals(
 
 
 def config_files(invocation: Invocation, planned: PlannedMigration) -> Iterator[tuple[str, Place]]:
-    """Yield the names of the files and their places, without names in variables."""
+    """Yield the name and place of each `--config` file that the command names literally."""
     for migrated in planned.arguments:
         if canonical(migrated.item.dest) != "config":
             continue
@@ -283,8 +283,8 @@ def carried_config(
 ) -> Migration:
     """Return the migration of a file that a command names.
 
-    `base` is the root of relative names: the directory of the script. Files elsewhere are never
-    changed. Files in it are only changed if `alone` (the script itself is rewritten in place).
+    `base`: directory of the script, to which names are relative. Only files in it are changed, and
+    only if `alone` (the script itself is rewritten in place).
     """
     path, done = base / name, Migration()
     try:
@@ -330,7 +330,8 @@ def _text(path: Path) -> str:
 def following(
     base: Path, to: str, source: str | None = None, *, alone: bool = True
 ) -> Callable[[Invocation, PlannedMigration], Migration]:
-    """Return `follow` for `migrate_commands`, which migrates each command's files."""
+    """Return the function `follow` for `migrate_commands`: it migrates the files that a command
+    names."""
 
     def follow(invocation: Invocation, planned: PlannedMigration) -> Migration:
         done = Migration()
@@ -368,8 +369,8 @@ def migrate_data(
 ) -> tuple[str, Migration]:
     """Return the old text and its migration; nothing is written.
 
-    `keep_images`: images without a known counterpart are unchanged. `shown` is the name of input
-    without a path (`<stdin>`); files that it names are then not migrated. Raises InputError, and
+    `keep_images`: images without a known counterpart are unchanged. `shown`: name of input without
+    a path (`<stdin>`); files that the input names are then not migrated. Raises InputError, and
     NothingFoundError if there is no server command.
     """
     path = Path(file)

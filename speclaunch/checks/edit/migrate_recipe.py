@@ -1,4 +1,4 @@
-"""Migration of a recipe to another version: the arguments in the file itself.
+"""Migration of a recipe's own arguments, version pin and image to another engine version.
 
 Arguments from groups need no change, because `engine/releases/command.py` renders them for every
 version. They are still checked against the version.
@@ -306,7 +306,8 @@ def _hidden(values: Any, is_secret: Callable[[str], bool]) -> list[Any]:
 
 
 def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
-    """Return the problems of the complete recipe in this version, including groups and roles."""
+    """Return the problems of the complete recipe in the target version, including groups and
+    roles."""
     data = yaml.safe_load(made)
     own = data if isinstance(data, dict) else {}
     parts: list[tuple[str | None, dict[str, Any]]] = [(None, own), *_roles(own).items()]

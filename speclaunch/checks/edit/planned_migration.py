@@ -71,7 +71,7 @@ def verdict(
 
 
 def is_same(old: Argument, new: Argument) -> bool:
-    """True if arguments of two versions are the same, by name or by what they store."""
+    """True if arguments of two versions are the same, by name or by destination."""
     if canonical(old.name) == canonical(new.name):
         return True
     same = canonical(old.dest) == canonical(new.dest)
@@ -81,7 +81,7 @@ def is_same(old: Argument, new: Argument) -> bool:
 
 def known_in(token: str) -> tuple[str, str] | None:
     """Return the first and last version in which a flag, shortened or not, means one argument; None
-    if there is none."""
+    if no version has it."""
     past = history(name_of(token.partition("=")[0]))
     if past is not None:
         return past.first, past.last
@@ -145,7 +145,7 @@ def _gone(name: str, target: Catalogue) -> MigrationVerdict:
 
 
 class MigratedArgument(Struct, frozen=True):
-    """Argument of the command: its tokens, and its fate."""
+    """Argument of the command, its flag, and its fate."""
 
     item: ParsedArgument
     verdict: MigrationVerdict
@@ -154,7 +154,7 @@ class MigratedArgument(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Flag, in full even if shortened in the command."""
+        """Flag for messages, in full even if shortened in the command."""
         written, full = self.token.partition("=")[0], self.item.argument.flag
         known = written.startswith("--no-") or written in self.item.argument.flags
         return written if known else f"{full} (written {written})"
@@ -187,9 +187,9 @@ def plan(
     mixed: bool,
     is_complete: bool = True,
 ) -> PlannedMigration:
-    """Return the tokens for `target`. With `mixed`, a flag that `source` lacks is read as in a
-    version that has it: the command may mix two versions. Unless `is_complete`, later tokens may
-    follow elsewhere and take precedence."""
+    """Return the planned command for `target`. `mixed`: the command may mix two versions, so a flag
+    that `source` lacks is read as in a version that has it. Unless `is_complete`, tokens elsewhere
+    may follow and take precedence."""
     found = PlannedMigration()
     parsed = parse_argv(words, source, opaque=opaque, with_values=False)
     items = [(item, source) for item in parsed.parsed]
@@ -234,7 +234,7 @@ def _borrowed(
     if new is None or not lenders or {lenders[-1].index, *lenders[-1].value_indices} & set(opaque):
         return None
     if any(canonical(other.dest) == became and other.index > item.index for other in items):
-        return MigrationVerdict(unknown=True, why=f"{became} replaces it, and the last value wins")
+        return MigrationVerdict(unknown=True, why=f"replaced by {became}, which is set again later")
     return MigrationVerdict(flag=new.flag, values=(str(lenders[-1].stored),))
 
 
@@ -298,8 +298,8 @@ def _refusal(words: Sequence[str], problem: ArgvProblem, source: Catalogue) -> A
 
 
 def _meant_before(token: str) -> str | None:
-    """Return a message with the meaning of a shortened flag in the newest version in which it is
-    unambiguous; None if there is none."""
+    """Return a remedy with the meaning of a shortened flag in the newest version in which it is
+    unambiguous; None if no version expands it."""
     if not token.startswith("--") or token.partition("=")[0] == "--":
         return None
     for version in reversed(held_versions()):
@@ -307,7 +307,7 @@ def _meant_before(token: str) -> str | None:
         if isinstance(found, str):
             written = token.partition("=")[0]
             known = f"SGLang {version} reads {written} as {found}"
-            return f"{known}: --from {version}" if found != written else None
+            return f"set --from {version}: {known}" if found != written else None
     return None
 
 
@@ -356,7 +356,7 @@ def _account(
 
 
 class Announced(Struct, frozen=True):
-    """Announced changes of a translation."""
+    """Announced changes: removed names, and new values by name."""
 
     gone: frozenset[str]
     becomes: Mapping[str, Any]

@@ -72,8 +72,8 @@ def plan_rendering(
     program: tuple[str, ...] | None = None,
     baseline: Baseline | None = None,
 ) -> Assembled:
-    """Return every role, or the named one, prepared and planned for one version and its hardware.
-    This machine's hardware is ignored. For the other options see `assemble`.
+    """Return every role, or only `role`, prepared and planned for one version and the role's
+    hardware. This machine's hardware is ignored. For the other options see `assemble`.
 
     Raises InputError, and LaunchError.
     """
@@ -115,8 +115,8 @@ def _facts_of(prepared: Prepared, lookup: Lookup) -> Lookup:
 
 
 def rendered(renderer: Renderer, assembled: Assembled) -> str:
-    """Return the text, proven. Raises PreflightError if the target does not support the
-    deployment."""
+    """Return the proven text of a rendering. Raises PreflightError if the render target does not
+    support the deployment."""
     rendering = assembled.rendering
     refused = renderer.refuses(rendering)
     if refused:
@@ -141,8 +141,8 @@ def require_same_commands(
 ) -> None:
     """Raise RoundTripError if the text does not start the engines of `rendering`.
 
-    Allowed differences: secrets come from variables, the platform sets what `Renderer.commands`
-    returns, and slime sets some arguments itself.
+    Allowed differences: secrets come from variables, the platform sets the arguments that
+    `Renderer.commands` returns, and slime sets some arguments itself.
     """
     found = [*_shown_secrets(rendering, text)]
     found += _differences(renderer, text, rendering, catalogue)
@@ -312,7 +312,7 @@ def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Find
 def check_rendering(
     renderer: Renderer, text: str, assembled: Assembled, recipe: Recipe, lookup: Lookup
 ) -> OutputCheck:
-    """Return the findings about the recipe, and about its form for the render target."""
+    """Return the findings about the recipe, and about its rendered text."""
     rendering, path = assembled.rendering, recipe.path
     rules = configured(str(path), (assembled.prepared[0].catalogue.version,)).rules
     found = findings_of_recipe(assembled, recipe, lookup, rules)
@@ -329,8 +329,8 @@ def check_rendering(
 def findings_of_recipe(
     assembled: Assembled, recipe: Recipe, lookup: Lookup, rules: Sequence[Rule]
 ) -> tuple[Finding, ...]:
-    """Return the errors and warnings of the rendered roles, for the release and hardware of each,
-    and of the roles of `recipe` together, without those that a comment suppresses."""
+    """Return the errors and warnings of each rendered role, for its release and hardware, and of
+    all roles of `recipe` together. Findings that a comment suppresses are omitted."""
     found: list[Finding] = []
     for launch in assembled.prepared:
         checked = check_request(launch.request({}), _facts_of(launch, lookup), rules)
@@ -376,8 +376,8 @@ def _checked(request: Request) -> RuleResults:
 
 
 def _what(finding: Finding, request: Request) -> tuple[str, str]:
-    """Return the subject of an error, equal in both forms: the rule, and the argument (else the
-    message)."""
+    """Return the identity of an error, equal for the recipe and its rendered text: the rule code,
+    and the argument or, if there is none, the message."""
     return finding.code, _name(finding, request) or finding.message
 
 

@@ -82,7 +82,7 @@ class Rewriting(Struct):
 
     edits: list[Edit] = []
     above: list[Insertion] = []
-    """Comments, which are dropped in places that allow none."""
+    """Comments to insert, unless the syntax allows none there."""
     steps: list[tuple[Place, str]] = []
     problems: list[Problem] = []
     """Changes to make by hand."""
@@ -154,7 +154,7 @@ def with_variable(invocation: Invocation, name: str, value: str, text: str) -> E
 
 
 def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -> dict[str, str]:
-    """Return the new text of a command's environment variables with edited tokens."""
+    """Return the new values of a command's environment variables that contain edits, by name."""
     lines = lines_of(text)
     found: dict[str, str] = {}
     for name, word in invocation.env.items():
@@ -273,7 +273,7 @@ def _split(source: str) -> list[str] | None:
 
 
 def _first_line(lines: Sequence[str], line: int) -> int:
-    """Return the first line of a command: a comment inside continued lines would split it."""
+    """Return the first line of a command. A comment between its continued lines would split it."""
     while 1 < line <= len(lines) and lines[line - 2].rstrip().endswith("\\"):
         line -= 1
     return line
@@ -302,7 +302,8 @@ def _shown(flag: str, invocation: Invocation) -> str:
 
 
 def conflicts(rewritings: Sequence[Rewriting]) -> Iterator[Problem]:
-    """Yield conflicting edits at one place by commands that share a definition."""
+    """Yield a problem for each place at which commands with a shared definition need different
+    edits."""
     seen: dict[tuple[int, int], Edit] = {}
     for done in rewritings:
         for edit in done.edits:

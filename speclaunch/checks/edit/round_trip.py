@@ -1,7 +1,7 @@
 """Check that a translation's output, read back, equals its input except for announced changes.
 
 Both sides come from the readers and the parser of each version, never from the edits. A failed
-check is a bug in speclaunch: nothing is written, and both texts are saved for its report.
+check is a bug in speclaunch: nothing is written, and both texts are saved for a bug report.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def differences(
     expected: Mapping[Any, Any] | None = None,
     is_same: Callable[[Any, Any], bool] = is_identical,
 ) -> Iterator[Difference]:
-    """Yield the differences of `after`: from `before`, then from the `expected` new values."""
+    """Yield how `after` differs from `before` or, for the names in `expected`, from the expected
+    values."""
     new_values = expected or {}
     unchanged = {name: before.get(name, MISSING) for name in (*before, *after)}
     for name, value in {**without(unchanged, new_values), **new_values}.items():
@@ -101,7 +102,7 @@ def differences(
 
 
 def without(values: Mapping[Any, Any], names: Container[Any]) -> dict[Any, Any]:
-    """Return the values of all other names."""
+    """Return the values, without those of `names`."""
     return {name: value for name, value in values.items() if name not in names}
 
 
@@ -245,7 +246,7 @@ def _environment(
 ) -> Iterator[str]:
     """Yield the variables that differ, and changed options of other programs.
 
-    `new_values`: new values (None: not set). `are_literal`: none of them may hold another variable.
+    `new_values`: new values (None: not set). `are_literal`: none of them may refer to a variable.
     """
     before, after = (
         {name: (word.text, word.evaluated) for name, word in sorted(command.env.items())}
@@ -257,7 +258,7 @@ def _environment(
         expected[name] = MISSING if text is None else (text, is_literal)
     for difference in differences(before, after, expected):
         if difference.name in new_values:
-            yield _not_set(difference, new_values[difference.name], "set")
+            yield _not_set(difference, new_values[difference.name])
         else:
             yield f"the variable {difference.name}"
     if _texts(old.extras) != _texts(new.extras):
@@ -268,10 +269,10 @@ def _texts(words: Mapping[str, Word]) -> dict[str, str]:
     return {name: word.text for name, word in words.items()}
 
 
-def _not_set(found: Difference, value: Any, how: str) -> str:
+def _not_set(found: Difference, value: Any) -> str:
     """Return the message for an argument or variable without the fix's value."""
     if found.before is MISSING:
-        return f"{found.name} is still {how}"
+        return f"{found.name} is still set"
     return f"{found.name} would not become {value}"
 
 
@@ -282,10 +283,10 @@ def fix_differences(
     version: str,
     others: Collection[str] = (),
 ) -> Iterator[str]:
-    """Yield the differences of the commands from those before with the values of a fix.
+    """Yield how the new commands differ from the old commands with the values of a fix.
 
-    `changed` has the commands to fix by number (from 0), for `version`. For each of `others`,
-    arguments that the fix does not set must be unchanged, too.
+    `changed`: the fix target of each command to fix, by number (from 0), for `version`. For each of
+    `others`, arguments that the fix does not set must be unchanged, too.
     """
     old, new = before.invocations, after.invocations
     if len(old) != len(new):
@@ -331,7 +332,7 @@ def _fixed(
             expected[name] = MISSING if argument.is_removed else (argument.stored, True)
     for found in differences(before, after, expected, _is_same_argument):
         if found.name in arguments:
-            yield _not_set(found, arguments[found.name].value, "given")
+            yield _not_set(found, arguments[found.name].value)
         else:
             yield found.name
     if (
@@ -375,7 +376,8 @@ def _without_fixed(data: Mapping[Any, Any], fix: FixTarget) -> dict[Any, Any]:
 
 
 def role_data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
-    """Yield the differences of a recipe with roles: in the shared part, and in each role."""
+    """Yield the differences in the shared part and in each role of a recipe, except in values that
+    a fix sets."""
     yield from data_differences(without(old, ("roles",)), without(new, ("roles",)), fix)
     roles, others = (recipe.get("roles") or {} for recipe in (old, new))
     if list(roles) != list(others):
@@ -388,7 +390,8 @@ def role_data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
 def composition_differences(
     old: Mapping[str, Any], new: Mapping[str, Any], fix: FixTarget
 ) -> Iterator[str]:
-    """Yield the differences of a composed recipe, groups included, from the old one with a fix."""
+    """Yield how a composed recipe, groups included, differs from the old recipe with the values of
+    a fix."""
     explicit: dict[str, list[Any]] = {}
     for name, value in (new.get("args") or {}).items():
         if value is not None:
@@ -417,7 +420,7 @@ def text_differences(
     more: int = 0,
 ) -> Iterator[str]:
     """Yield the differences of a file outside its edits: `touched` lines may differ, and `inserted`
-    lines are new. In YAML, there may be `more` values."""
+    lines are new. `more`: number of additional values allowed in YAML."""
     untouched = [
         line.rstrip("\r\n")
         for number, line in enumerate(lines_of(before), 1)
@@ -439,9 +442,10 @@ def text_differences(
 def yaml_differences(
     before: str, after: str, touched: Collection[int], more: int = 0
 ) -> Iterator[str]:
-    """Yield differences of YAML: scalars on other lines keep their depth; `more` may be new.
+    """Yield differences of YAML: scalars on untouched lines must keep their order, text and depth.
 
-    A quoted or plain scalar may extend over several lines; a change in any of them changes it.
+    `more`: number of additional scalars allowed. A quoted or plain scalar over several lines is
+    untouched only if all its lines are.
     """
     try:
         old = list(_scalars(before))
@@ -461,8 +465,8 @@ def yaml_differences(
 
 
 def _scalars(text: str) -> Iterator[tuple[range, tuple[int, str, str]]]:
-    """Yield each scalar with its lines; for a block, whose text is compared by line, the first
-    line."""
+    """Yield each scalar with its lines. A block scalar has only its first line, because the text of
+    a block is compared by line."""
     depth = 0
     for event in events(text):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -498,7 +502,8 @@ def require_no_differences(
 def save_texts(
     verb: str, what: Sequence[str], before: str, after: str, hidden: Iterable[str]
 ) -> Path | None:
-    """Save both texts in a file that only this user can read; return None if that fails."""
+    """Save both texts in a file that only this user can read, and return its path; None if that
+    fails."""
     path = speclaunch_home() / f"crash-{verb}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     listed = "\n".join(f"- {line}" for line in what)
     text = f"{verb}\n{listed}\n\n--- before\n{before}\n--- after\n{after}\n"

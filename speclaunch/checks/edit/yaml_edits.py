@@ -145,7 +145,7 @@ def removed_key(found: Yaml, mapping: yaml.MappingNode, key: yaml.Node) -> list[
     if found.lines[first - 1][: key.start_mark.column].strip():
         raise NotFixableError("it is on the line of a list item")
     if len(pairs) == 1:
-        raise NotFixableError("nothing else is in its section")
+        raise NotFixableError("it is the only key of its section")
     return _removed_lines(found, first, found.last_line(key, pairs[index][1]))
 
 
@@ -157,9 +157,9 @@ def removed_item(found: Yaml, sequence: yaml.SequenceNode, item: yaml.Node) -> l
     first = item.start_mark.line
     before = found.lines[first][: item.start_mark.column]
     if before.strip() != "-":
-        raise NotFixableError("its item does not begin its line")
+        raise NotFixableError("its item does not start a line")
     if len(sequence.value) == 1:
-        raise NotFixableError("nothing else is in its list")
+        raise NotFixableError("it is the only item of its list")
     return _removed_lines(found, first + 1, found.last_line(item, item))
 
 

@@ -100,8 +100,8 @@ def _diagnostic(
     finding = reported.finding
     here = is_same_file(finding.place.path, path)
     where = positions.range(finding.place if here else _choice(finding.place, path, positions))
-    more = [] if here else [_related(finding.place, positions, path, "it is written here")]
-    more += [_related(place, positions, path, "this conflicts with it") for place in finding.others]
+    more = [] if here else [_related(finding.place, positions, path, "the value is set here")]
+    more += [_related(place, positions, path, "conflicting value") for place in finding.others]
     url = finding.url
     return Diagnostic(
         range=where,
@@ -440,7 +440,8 @@ def _change(uri: str, version: int | None, edits: Sequence[TextEdit]) -> Workspa
 
 
 def _meant(checked: CheckedDocument, diagnostic: Diagnostic) -> ReportedFinding | None:
-    """Return a diagnostic's finding, by number if it still matches, else by message; or None."""
+    """Return a diagnostic's finding: by number if that still matches, else by message; None if
+    gone."""
     data = diagnostic.data
     number = data.get("number") if isinstance(data, Mapping) else None
     several = checked.found
@@ -543,7 +544,8 @@ def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
 def _candidates(
     checked: CheckedDocument, finding: Finding, lines: Sequence[str], comment: str
 ) -> Iterator[tuple[int, str]]:
-    """Yield a line, and the text to append (it begins with a space) or to insert above it."""
+    """Yield possible positions of a comment: a line, and the text to append to it (begins with a
+    space) or to insert above it."""
     line = finding.place.line
     text = lines[line - 1]
     extents = (extent for extent, _ in checked.commands)

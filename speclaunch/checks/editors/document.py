@@ -71,7 +71,7 @@ class CursorKind(StrEnum):
 
     RECIPE = "recipe"
     OPTION = "option"
-    """File of a Hydra group's option."""
+    """File that defines an option of a Hydra group."""
     COMMANDS = "commands"
     """Any file with commands."""
 
@@ -265,7 +265,7 @@ def _at(path: KeyPath) -> dict[str, Any] | None:
 
 
 def keys_below(path: KeyPath) -> list[str]:
-    """Return the keys of a section, except `args`; empty if the section does not exist."""
+    """Return the keys of a section; empty if the section does not exist."""
     found = _at(path)
     return [name for form in _forms(found or {}) for name in form.get("properties", ())]
 
@@ -287,7 +287,7 @@ def about_key(path: KeyPath) -> str:
 
 
 def values_of(path: KeyPath) -> list[str]:
-    """Return the values of a key, if they can be listed."""
+    """Return the valid values of a key; empty if they cannot be listed."""
     if path == ("engine", "version"):
         return [f'"{version}"' for version in reversed(held_versions())]
     if path == ("hardware", "name"):

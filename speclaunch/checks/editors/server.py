@@ -92,7 +92,7 @@ class BoundedInput:
         return 0
 
     def read(self, size: int) -> bytes:
-        """Return the body."""
+        """Return the body of the latest header, or its substitute."""
         instead, self._instead = self._instead, None
         return self._stream.read(size) if instead is None else instead
 
@@ -233,7 +233,8 @@ class Server(LanguageServer):
         return found[1] if found is not None else CheckedDocument(_path(document.uri))
 
     async def current(self, document: TextDocument) -> CheckedDocument | None:
-        """Return the result of the current text, checked if necessary; None if it is not open."""
+        """Return the result of the current text, checked if necessary; None if the document is not
+        open."""
         found = self.checked.get(document.uri)
         if found is not None and found[0] == document.version:
             return found[1]
@@ -310,7 +311,7 @@ def make_server() -> Server:
 
     @server.feature(SKIPPED)
     def skipped(server: Server, params: Any) -> None:
-        text = f"speclaunch: a message of {params.size} bytes is not read; the limit is "
+        text = f"speclaunch: skipped a message of {params.size} bytes; the limit is "
         text += f"{MAX_MESSAGE_BYTES >> 20} MiB"
         server.window_show_message(types.ShowMessageParams(types.MessageType.Warning, text))
 

@@ -100,13 +100,12 @@ def add(
 ) -> AddedJudge:
     """Install and return the judge `name`, from a release, a wheel, a package, or an interpreter.
 
-    `source` is None for the release `name`, `installed`, or a path. `torch`: use the CPU engine's
-    torch even if the judge works without it. `tell` receives progress messages. An existing judge
-    `name` is replaced once the new judge has answered its first question. Raises InputError,
-    LaunchError.
+    `source`: None (the release `name`), `installed`, or a path. `torch`: use the CPU engine's torch
+    even if the judge works without it. `tell` receives progress messages. An existing judge `name`
+    is replaced once the new judge has answered its first question. Raises InputError, LaunchError.
     """
     if not _NAME.fullmatch(name) or ".." in name:
-        raise InputError(f"{name[:80]!r} is not a valid judge name", help="0.5.18, my-fork")
+        raise InputError(f"{name[:80]!r} is not a valid judge name", help="use 0.5.18, for example")
     waiting = "another process is adding a judge: waiting"
     with locked(judges_home() / ".lock", lambda: tell(waiting)) as lock:
         sweep()
@@ -183,7 +182,8 @@ def _finish(
     *,
     light: bool,
 ) -> AddedJudge:
-    """Store a new judge and its folder in place of the old one; return it. Raises LaunchError."""
+    """Store a new judge and its folder, replacing an older judge, and return the judge. Raises
+    LaunchError."""
     site = place / SITE
     if source is None and first.version != name:
         raise LaunchError(f"the wheel of SGLang {name} contains version {first.version}")
@@ -218,8 +218,8 @@ def _from_interpreter(name: str, runtime: Runtime, tell: Tell) -> AddedJudge:
 
 
 def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> AddedJudge:
-    """Store a judge and its engine's catalogue, replacing an older judge, and return it; remove
-    both on failure. `made.release` is the engine's own version."""
+    """Store a judge and its engine's catalogue, replacing an older judge, and return the judge. On
+    failure, remove both. `made.release` is the engine's own version."""
     before = every_name()
     release = _catalogued(package, made.release, fork=made.name != made.release)
     of_judges = {judge.catalogue for judge in added_judges()}
@@ -286,7 +286,7 @@ def _catalogued(package: Path, version: str, *, fork: bool) -> str:
 
 
 def _digest(site: Path) -> str:
-    """Return a digest of a judge's packages: file names, sizes, and the text of Python files."""
+    """Return a digest of a judge's packages: file names, sizes, and SGLang's Python code."""
     parts: list[str | Path] = []
     for path in sorted(site.rglob("*")):
         if path.is_file() and path.suffix != ".pyc":
@@ -351,7 +351,7 @@ def fetch(name: str, source: str | None, place: Path, tell: Tell) -> Path:
 
 
 def lay_out(package: Path, site: Path) -> list[str]:
-    """Copy the engine's files into `site`; return its pins of `PINNED`, as
+    """Copy the engine's files into `site`; return its pins of the `PINNED` packages, such as
     `transformers==4.57.1`."""
     site.mkdir()
     if package.is_dir():

@@ -1,4 +1,5 @@
-"""Judge of a release: start its worker, place a question's files, exchange lines, end it."""
+"""Judge of a release: start the worker, place a question's files, exchange lines, end the
+worker."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class WorkerError(Exception):
 class JsonWorker:
     """Process that answers lines of JSON with lines of JSON.
 
-    `ask` always returns or raises within its time, and `end` leaves no process behind.
+    `ask` always returns or raises within its time limit, and `end` leaves no process behind.
     """
 
     def __init__(self, command: Sequence[str | Path], env: Mapping[str, str], folder: Path) -> None:
@@ -178,7 +179,7 @@ _MODEL = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidd
 "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256,
 "num_hidden_layers": 2, "max_position_embeddings": 2048, "torch_dtype": "bfloat16"}"""
 _MOST_OTHERS = 2
-"""Maximum number of variable settings read at import; each uses a process of about 200 MiB."""
+"""Maximum number of workers for other import-time variables; each uses about 200 MiB."""
 _NAMES_CODE = lazy(r"EXTERNAL|PLUGIN|PLATFORM")
 _OF_NO_WEIGHT = lazy(r"_DIR$|_PATH$|LOG|DUMP|COREDUMP|_PORT|_CI$")
 """Variables that no validation depends on, such as output paths."""
@@ -451,7 +452,7 @@ def command_of(python: Path, *, light: bool) -> tuple[str | Path, ...]:
 
 
 def environment_of(paths: Sequence[Path], home: Path) -> dict[str, str]:
-    """Return the variables of a worker: `paths` hold its packages, and it writes only to `home`."""
+    """Return the variables of a worker: `paths` contain its packages; it writes only to `home`."""
     env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     found = os.pathsep.join(str(path) for path in (*paths, SHIM))
     places = {name: str(home) for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME")}

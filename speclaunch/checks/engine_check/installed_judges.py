@@ -156,7 +156,7 @@ def all_judges() -> list[EngineJudge]:
 
 
 def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
-    """Return the judge of a release (None: the newest) or of an interpreter with SGLang.
+    """Return the judge of a release (None: the newest) or of an interpreter with SGLang, or None.
 
     A fork is also found by the name that it was added with.
     """
@@ -172,7 +172,8 @@ def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
 
 
 def find_added_judge(version: str | None, python: Path | None) -> EngineJudge | None:
-    """Return the judge that was added for a version, or None; an interpreter's own is ignored."""
+    """Return the judge that was added for a version, or None; an interpreter's own judge is
+    ignored."""
     is_added = python is None and any(
         version in (added.release, added.name) for added in added_judges()
     )

@@ -28,7 +28,7 @@ def ask_mode(
 
 
 def has_judges() -> bool:
-    """True if this user has added a judge."""
+    """True if this user has added a judge, and no other user could have changed it."""
     try:
         found = any(path.name[0] != "." for path in judges_home().iterdir())
     except OSError:

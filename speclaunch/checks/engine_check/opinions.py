@@ -1,6 +1,6 @@
-"""Opinions of a release on a plan: accepted or refused, by which arguments, resolved values.
+"""A release's opinion on a plan: accepted or refused, the cause of a refusal, resolved values.
 
-Stored answers are used first; the other questions are sent in batches.
+Stored answers are used first; all other questions are sent in batches.
 """
 
 from __future__ import annotations
@@ -184,7 +184,8 @@ def _single_line(text: str) -> str:
 
 
 def is_named_in(name: str, words: str) -> bool:
-    """True if the engine names an argument; a name of one word may be prose."""
+    """True if the engine's text names an argument; False for names of one word, which may be
+    prose."""
     if "_" not in name:
         return False
     text = words.lower().replace("--", " ").replace("-", "_")
@@ -203,7 +204,7 @@ def _named(units: Sequence[Unit], refused: Sequence[Unit], words: str) -> tuple[
 
 
 def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
-    """Return the units that the engine names, in its order; then the others as written."""
+    """Return the units that the engine names, in its order; then the others in theirs."""
     text = words.lower().replace("-", "_")
 
     def position(unit: Unit) -> int:
@@ -337,7 +338,7 @@ class EngineQuerier(Struct):
         if judge is None and self.mode is EngineCheckMode.ALWAYS:
             raise NoJudgeError(
                 f"--ask always: no judge for SGLang {version} is available",
-                help=f"speclaunch engine judge add {version}",
+                help=f"run `speclaunch engine judge add {version}`",
             )
         return judge
 
@@ -438,8 +439,8 @@ _BROKEN = (OSError, ValueError, TypeError, LookupError, AttributeError, Recursio
 
 
 class Verdicts:
-    """Stored answers of all releases. An entry that is damaged, or owned by another user, counts
-    as missing. Failed writes are ignored."""
+    """Stored answers of all releases. An entry that is damaged, or owned by another user, is
+    treated as missing. Failed writes are ignored."""
 
     def __init__(self, folder: Path) -> None:
         self._files = EntryFiles(str(folder), _MOST_BYTES, _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER)
@@ -490,9 +491,9 @@ def _seconds_name(judge: str) -> str:
 
 
 _OTHERWISE = frozenset({"enable_dp_attention", "model_path", "tokenizer_path", "config"})
-"""Values in the engine's record that differ from the parser's: from 0.5.22 the engine turns
-`enable_dp_attention` into `attn_dp_size` (parallel_hook.py:60), and reports it if that is above 1
-(0.5.23 server_args.py:332); and paths."""
+"""Arguments whose recorded value differs from the parser's: paths, and `enable_dp_attention`, which
+the engine turns into `attn_dp_size` from 0.5.22 (parallel_hook.py:60) and reports if `attn_dp_size`
+is above 1 (0.5.23 server_args.py:332)."""
 
 _LATER = "auto"
 """Value that, like None, validation leaves to the model runner (`dtype`)."""

@@ -244,8 +244,8 @@ def _doubts(plan: Plan) -> Iterator[str]:
 
 
 def _machines(plan: Plan) -> tuple[str, ...]:
-    """Return the hardware to emulate: the plan's, with the required number of GPUs if it is unset,
-    or both of `ANY_MACHINE` if the hardware is unknown."""
+    """Return the hardware to emulate: the plan's, with the required number of GPUs if the count is
+    unset, or both of `ANY_MACHINE` if the hardware is unknown."""
     hardware = plan.facts.hardware
     if hardware is None:
         return ANY_MACHINE

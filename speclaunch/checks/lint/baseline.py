@@ -71,9 +71,9 @@ class Covered(Struct, frozen=True):
 def without_known(
     report: Report, baseline_of: Callable[[str], Path | None], covered: Covered
 ) -> Report:
-    """Return the report without the findings in each file's baseline. It counts the hidden findings
-    and lists the baseline entries without a finding. Raises InputError for an unreadable baseline.
-    """
+    """Return the report without the findings in each file's baseline. The report counts the hidden
+    findings and lists the baseline entries without a finding. Raises InputError for an unreadable
+    baseline."""
     known, gone = 0, list[KnownFinding]()
     files = list(report.files)
     of_paths = (baseline_of(path) for path in covered.inside)  # the path may no longer exist
@@ -196,7 +196,7 @@ def read_baseline(path: Path) -> dict[str, KnownFinding]:
     try:
         data = read_regular(path, _MOST_BYTES)
     except OSError as error:
-        help_ = f"write it: speclaunch lint --write-baseline {shown}"
+        help_ = f"run `speclaunch lint --write-baseline {shown}`"
         raise InputError(f"the baseline {shown}: {reason(error)}", help=help_) from None
     line, column, why = 1, 1, "not a baseline of findings"
     try:
@@ -217,7 +217,8 @@ def read_baseline(path: Path) -> dict[str, KnownFinding]:
 
 
 def write_baseline(path: Path, findings: Iterable[Finding], covered: Covered) -> int:
-    """Write the findings of a lint and the old entries of other paths; return their number.
+    """Write the findings of a lint and the old entries of other paths; return the number of
+    entries.
 
     The file is written atomically. Raises InputError.
     """

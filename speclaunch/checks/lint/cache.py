@@ -1,10 +1,10 @@
 """Cache of lint results, valid while every input of a result is unchanged.
 
 An entry is a small file, named by a digest of the known inputs: the bytes of the linted file, the
-options, the working directory, this installation. It lists everything read during the lint
+options, the working directory, and this installation. It lists everything read during the lint
 (`speclaunch/core/reads/`) and is valid only while that is unchanged. An entry that is damaged, or
-owned by another user, counts as missing. Failed writes are ignored. The installed engine is also
-cached.
+owned by another user, is treated as missing. Failed writes are ignored. The installed engine is
+also cached.
 """
 
 from __future__ import annotations

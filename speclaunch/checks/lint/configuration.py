@@ -1,4 +1,4 @@
-"""Files to lint below the named paths, and the settings of each: options, then configuration."""
+"""Files to lint below the named paths, and each file's settings from options and configuration."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PROSE = frozenset(
     {".md", ".rst", ".adoc", ".txt", ".html", ".log", ".out", ".err"}
     | {".csv", ".tsv", ".jsonl", ".diff", ".patch"}
 )
-"""Suffixes of files that describe a server or hold its output, and are never run."""
+"""Suffixes of files that describe a server or contain its output, and are never run."""
 _SUFFIXES = (
     YAML_SUFFIXES
     | {".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".json", ".service", "", NOTEBOOK_SUFFIX}
@@ -68,7 +68,7 @@ _SKIPPED = frozenset(
         *(".mypy_cache", ".ruff_cache", ".pytest_cache"),
     ]
 )
-"""Generated directories; other hidden directories (`.github`, `.gitlab`) hold sources."""
+"""Generated directories; other hidden directories (`.github`, `.gitlab`) contain sources."""
 _OF_INTEREST = re.compile(
     rb"sglang|model_path|model-path|speculative|speclaunch: ignore|^(defaults|args):", re.M
 )
@@ -90,7 +90,7 @@ class FoundFile(Struct, frozen=True):
     """File to read."""
 
     path: str
-    """Path as named, or below a directory as that was named; `-`: standard input."""
+    """Path as the user named it or its directory; `-`: standard input."""
     is_named: bool = False
     """True if the file is reported even without deployments."""
     is_unread: bool = False
@@ -234,8 +234,8 @@ def _data(file: str) -> bytes:
 class LintSettings(Struct, frozen=True):
     """Lint settings of the command line or of one file.
 
-    For one file, `models` and `assume` come only from the command line. Every verb looks up the
-    repository's values as facts (rules/examine.py).
+    For one file, `models` and `assume` contain only the values of the command line. In every verb,
+    the lookup of facts adds the repository's values (rules/examine.py).
     """
 
     versions: tuple[str, ...] = ()
@@ -270,7 +270,7 @@ class LintSettings(Struct, frozen=True):
 class Configuration:
     """Settings of each file: `stated` on the command line, else its repository's.
 
-    `say` receives the notes about versions.
+    `log` receives the notes about versions.
     """
 
     def __init__(

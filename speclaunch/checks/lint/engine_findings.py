@@ -160,9 +160,8 @@ def with_other_releases(
     lookup: Lookup,
     rules: Iterable[Rule],
 ) -> tuple[Finding, ...]:
-    """Return the findings of a deployment at the newest release. Errors that some of the releases
-    `others` (ascending) do not have become warnings. `request` returns the deployment in a release.
-    """
+    """Return the findings of a deployment at the newest release. Errors absent from some of the
+    releases `others` (ascending) become warnings. `request` returns the deployment in a release."""
     errors = _keys(findings)
     if not errors or not others:
         return tuple(findings)

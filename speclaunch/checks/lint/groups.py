@@ -114,7 +114,7 @@ def result_of_group(
     group: str, recipes: Iterable[FileResult], more: tuple[Finding, ...] = ()
 ) -> FileResult:
     """Return the result of a group's file: the findings of its recipes about it, and `more`.
-    Without either, it reports that the file was not checked."""
+    Without either, the result reports that the file was not checked."""
     resolved = os.path.realpath(group)
     reports = [_of_group(report, resolved) for recipe in recipes for report in recipe.reports]
     if not reports:

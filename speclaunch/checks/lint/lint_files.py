@@ -66,8 +66,8 @@ class LintRun(Struct):
     """True if checking a file may query an engine, with a worker in each process."""
 
     def report(self, log: Callable[[str], None] = lambda _: None) -> Report:
-        """Return the report of all files, compared if they depend on others; `log` receives
-        progress."""
+        """Return the report of all files, after comparing those that depend on others; `log`
+        receives progress."""
         found = list(find_files(self.paths, self.left_out, only_deployments=self.only_deployments))
         for file in found:  # a wrong configuration is reported before anything is checked
             self.settings(file.path)
@@ -255,7 +255,7 @@ class LintRun(Struct):
 
     def processes(self, files: int, each: int | None = None, first: int = 0) -> int:
         """Return the number of processes for `files` files: at least `each` per process, so that
-        each pays off. The `first` files are checked before."""
+        each pays off. The `first` files are checked before any process starts."""
         if self.queries_engines:
             each = _ASKING_FILES_A_PROCESS
         if sys.platform != "linux":

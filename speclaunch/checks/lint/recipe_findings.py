@@ -1,4 +1,4 @@
-"""Findings about a recipe outside of a lint, with ignore comments and roles considered.
+"""Findings about a recipe and all its roles outside of a lint, without suppressed findings.
 
 Problems in a shipped file are reported where a recipe chooses it, because users cannot edit an
 installed package.
@@ -70,8 +70,8 @@ def unsilenced(findings: Iterable[Finding], path: Path) -> list[Finding]:
 
 def at_the_choice(findings: Iterable[Finding], path: str) -> Iterator[Finding]:
     """Yield the findings about the recipe at `path`. Those in a shipped file move to the entry of
-    `defaults` that chooses it, with the original place as a related place. Our own recipes are
-    unchanged."""
+    `defaults` that chooses it, with the original place as a related place. Findings about shipped
+    recipes are unchanged."""
     ours: dict[str, str | None] = {}
     for finding in findings:
         name = finding.place.path

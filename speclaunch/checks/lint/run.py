@@ -56,11 +56,12 @@ if TYPE_CHECKING:
 
 
 MOST_COMPARED = 200
-"""Maximum number of deployments with errors, in a part of a file, compared with other releases."""
+"""Maximum number of deployments with errors that are compared with other releases, per file
+part."""
 
 
 def check(file: LintedFile, options: Options) -> CheckedFile:
-    """Return one file, checked at all its versions. Never raises for the file's content."""
+    """Return one file, checked at all its versions. Never raises because of the file's content."""
     source = replace(file, recipe=file.recipe or file.rest)
     ignores = read_ignores(source.text, source.path, source.commands)
     try:
@@ -252,8 +253,8 @@ def _report(part: FilePart, ignores: Sequence[Ignore]) -> FileReport:
 
 
 def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
-    """Return the findings: equal findings of several deployments at one place once, and an
-    advisory of info severity once per file."""
+    """Return the findings without repetitions: equal findings of several deployments at one place
+    are merged, and an advisory of info severity is reported once per file."""
     found: dict[Hashable, Finding] = {}
     for finding in findings:
         same_place = (finding.place, finding.code, finding.message)
@@ -282,10 +283,11 @@ def _with_roles_named(findings: Iterable[Finding], part: FilePart) -> Iterator[F
 
 
 def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
-    """Return the parts of a file by the versions to check: the requested versions, else its own.
+    """Split a file into parts by the engine versions to check it against: the requested versions
+    or, if there are none, those the file specifies.
 
-    Commands in a container are checked for the release of their image, so one file can have
-    several. Raises SpeclaunchError if the engine of a recipe cannot be read.
+    Commands in a container are checked for the release of their image, so one file can have several
+    parts. Raises SpeclaunchError if the engine of a recipe cannot be read.
     """
     if options.versions:
         parts = [

@@ -1,4 +1,4 @@
-"""Work shared by forked processes; the answers come in order."""
+"""Distribute work over forked processes, and yield the answers in order."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def spread(
 ) -> Iterator[Iterator[Answer]]:
     """Yield the answers of `work`, one for each item, in order.
 
-    An answer is None if `work` raised an exception, and WorkerDiedError if the item killed its
-    process, which is then replaced. No process remains after the block, even if it raises. If the
-    parent is killed, each process exits at its next answer.
+    An answer is None if `work` raised an exception or returned nothing, and WorkerDiedError if the
+    item killed its process, which is then replaced. No process remains after the block, even if it
+    raises. If the parent is killed, each process exits at its next answer.
     """
     pool = _Pool(items, work, processes)
     try:

@@ -54,7 +54,7 @@ _MAX_ABOVE = 50
 
 
 class CommandContext(Struct, frozen=True):
-    """Context of a command: wrappers of its shell, conditions, and name."""
+    """Context of a command: tokens before it, omitted parts, name, image and environment."""
 
     program: tuple[Word, ...] = ()
     dropped: tuple[Dropped, ...] = ()
@@ -210,7 +210,7 @@ def environment(
 
 
 def exported(scope: ShellScope) -> dict[str, Word | None]:
-    """Return every exported variable with a known value."""
+    """Return the exported variables; None for a variable that the file does not set."""
     return {
         name: _word(value)
         for name, value in scope.variables.items()
@@ -284,7 +284,7 @@ class Comments:
 
 
 def distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
-    """Yield invocations without duplicates. Identical calls of a function count once."""
+    """Yield invocations without duplicates, such as those of identical function calls."""
     seen: set[tuple[object, ...]] = set()
     for found in invocations:
         env = tuple((name, word.text) for name, word in found.env.items())
@@ -336,7 +336,7 @@ def here_script(
     """Return the script in a command's here-document, or None.
 
     The result is the source, True if a shell that inherits this environment runs it, and a
-    description. A here-document that the command writes to a file also counts.
+    description. A here-document that the command writes to a file is also returned.
     """
     redirect, body = _here_document(node)
     if redirect is None or body is None:

@@ -60,7 +60,7 @@ class Collected(ReadingBuilder):
 
     @contextmanager
     def within(self, image: str | None, hardware: str | None = None) -> Iterator[None]:
-        """Add the image and the GPUs to commands found inside the context that set none."""
+        """Add the image and the GPUs to commands that the block adds and that set none."""
         first = len(self.invocations)
         yield
         for index in range(first, len(self.invocations)):
@@ -89,7 +89,7 @@ class Collected(ReadingBuilder):
     ) -> None:
         """Read a command as a list of tokens: a server, or a shell with a script.
 
-        `set_env` contains additional variables that the container's starter passes to a script.
+        `set_env`: additional variables that the container's controller sets for a script.
         """
         found = look(words)
         if found.invocation is not None and (filled := _filled_in(words, env)) is not None:
@@ -211,7 +211,7 @@ def _scope(env: Env, unknown: frozenset[str], positional: tuple[Field, ...] | No
 
 
 _MARK = r"\{\{[^{}\n]*\}\}"
-"""Text that a template fills in."""
+"""Placeholder of a template."""
 _OPERAND = r"(?:[^{}]|\{[^{}]*\})*"
 _COMPOSE = lazy(rf"\$(?:\$|\{{([A-Za-z_]\w*)(?:(:?[-?+])({_OPERAND}))?\}}|([A-Za-z_]\w*))|{_MARK}")
 _KUBERNETES = lazy(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
@@ -265,7 +265,7 @@ def left_out(
 def substituted(source: SourceText, env: Mapping[str, Field]) -> Field:
     """Return a text with Kubernetes' ``$(NAME)`` filled in from `env`; unset names are unchanged.
 
-    Text that a template fills in (`{{ name }}`) is unknown.
+    Placeholders of a template (`{{ name }}`) are unknown.
     """
     pieces: list[WordPiece] = []
     at = 0
@@ -429,7 +429,7 @@ class Owned(Struct, frozen=True):
     name: str | None = None
     """Name of the service or component; container names do not distinguish services."""
     steps: Steps = ()
-    """Mappings from the object to the container, each with the key of its value or list."""
+    """Mappings on the path from the object to the container, each with its key."""
     item: int = 0
     """Identity of the role, because several roles may share one template."""
 

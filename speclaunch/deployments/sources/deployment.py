@@ -65,7 +65,7 @@ class VersionedCommand(Struct, frozen=True):
 
     @property
     def wrong(self) -> int:
-        """Number of tokens that the release rejects. A missing model counts."""
+        """Number of tokens that the release rejects, plus 1 if the model is missing."""
         return len(self.words.refused) + len(self.parsed.problems)
 
 
@@ -228,7 +228,7 @@ def _variable(name: str, line: RecipeLine, words: Sequence[Word]) -> str | None:
 
 _OF_SLIME = "an option of slime"
 _FEW = 2
-"""Maximum number of items omitted for one reason that get separate lines."""
+"""Maximum number of items with one reason that are listed on separate lines."""
 _COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE, InvocationKind.DYNAMO)
 
 
@@ -281,7 +281,8 @@ class Imported(Struct, frozen=True):
 def to_deployment(
     source: Invocation, name: str, version: str | None = None, default: str | None = None
 ) -> Imported:
-    """Parse a command's arguments with `version`, else its image's release, else `default`.
+    """Return a command as a recipe, parsed with `version`, else its image's release, else
+    `default`.
 
     The default is the newest release, or an older release that accepts the arguments.
     """

@@ -209,7 +209,7 @@ _SHELLS = frozenset({"bash", "sh", "ash", "dash", "zsh"})
 
 
 class BuildStage(Struct):
-    """Settings at one point of a stage."""
+    """Settings of a build stage after some of its instructions."""
 
     name: str | None = None
     image: str | None = None
@@ -337,7 +337,8 @@ class _Reader(ReadingBuilder):
             stage.variables[legacy[1]] = Value(span, pieces, exported=True)
 
     def _assigned(self, found: Instruction, known: dict[str, Value]) -> dict[str, Value]:
-        """Return ``NAME=value`` of ENV and ARG, in shell syntax; values use earlier settings."""
+        """Return the variables that ENV or ARG sets in shell syntax; values may use earlier
+        settings."""
         nodes = parse(found.rest).nodes
         if not nodes or not isinstance(nodes[0], Simple):
             return {}

@@ -2,8 +2,8 @@
 
 The parts that contain code (fenced, indented and literal blocks, HTML, inline code) are read in one
 pass over the lines. The time is therefore linear in the text's length, even with unclosed fences.
-In prose, only complete commands count: a complete line or inline code. In a notebook, ``%%bash``
-cells, ``!`` lines and commands in strings count.
+In prose, only complete commands are read: a complete line or inline code. In a notebook, ``%%bash``
+cells, ``!`` lines and commands in strings are read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class BlockKind(StrEnum):
     PROSE = "prose"
     """Line of prose that begins like a command."""
     INLINE = "inline"
-    """Inline code in a sentence, or the rest of a sentence: only complete commands count."""
+    """Inline code in a sentence, or the rest of a sentence: only complete commands are read."""
 
 
 class Block(Struct, frozen=True):
@@ -316,7 +316,8 @@ _YAML_START = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|(?:apiVersion|kind|se
 
 
 def read_markdown(document: Document) -> Reading:
-    """Return the server commands in the code of a document, each block a script or file."""
+    """Return the server commands in the code of a document, reading each block as a script or
+    file."""
     reader = _Reader(document)
     for block in blocks(document):
         reader.read(block)

@@ -258,7 +258,7 @@ class TestUpdate:
         assert "cannot read missing.json" in missing.stderr
         address = speclaunch("advisories", "update", "http://127.0.0.1/a.json")
         assert address.returncode == 2
-        assert "not an https address" in address.stderr
+        assert "use an https URL" in address.stderr
 
     def test_a_second_update_keeps_the_first(self, speclaunch: Any, exported: Path) -> None:
         assert self.updated(speclaunch, exported).returncode == 0
@@ -303,7 +303,7 @@ class TestUpdate:
         for address in ("https://me:hunter2@example.com/a.json", "https://[::1/a.json"):
             done = speclaunch("advisories", "update", address)
             assert done.returncode == 2
-            assert "not an https address without credentials" in done.stderr
+            assert "use an https URL without credentials" in done.stderr
             assert "hunter2" not in done.stderr
 
     def updated(self, speclaunch: Any, path: Path) -> subprocess.CompletedProcess[str]:

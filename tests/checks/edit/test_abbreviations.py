@@ -57,8 +57,8 @@ def test_what_is_ambiguous_is_the_engines_own_error_and_says_which_version_took_
         "SGLang 0.5.9 refuses this: ambiguous option: --speculative-draft could match "
     )
     assert problem.help == (
-        "SGLang 0.5.1.post3 reads --speculative-draft as --speculative-draft-model-path: "
-        "--from 0.5.1.post3"
+        "set --from 0.5.1.post3: "
+        "SGLang 0.5.1.post3 reads --speculative-draft as --speculative-draft-model-path"
     )
     assert migration.text == f"{SERVER} --speculative-draft d\n"
 
@@ -85,7 +85,7 @@ def test_a_command_that_the_target_takes_is_left_whatever_it_is_said_to_be_from(
     text = f"{SERVER} --cuda-graph-max-bs-decode 8\n"
     migration = migrate(text, source="0.5.9")
     assert migration.text == text and not migration.problems
-    assert "SGLang 0.5.9 refuses this command and 0.5.23 accepts it" in migration.steps[0].text
+    assert "SGLang 0.5.9 refuses this command, but 0.5.23 accepts it" in migration.steps[0].text
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def test_always_needs_a_judge_and_auto_does_not() -> None:
     )
     with pytest.raises(NoJudgeError, match=r"no judge for SGLang 0\.5\.23") as caught:
         EngineQuerier(EngineCheckMode.ALWAYS, None, nobody).opinion(plan_of())
-    assert caught.value.problems[0].help == "speclaunch engine judge add 0.5.23"
+    assert caught.value.problems[0].help == "run `speclaunch engine judge add 0.5.23`"
     assert caught.value.exit_code is ExitCode.USAGE
 
 

@@ -1,7 +1,7 @@
 """Compiled sources of a judge in one compressed file, a third of the size.
 
-`pack` writes it from the `__pycache__` folders that the first answer left, `use` makes later
-imports read it. Sources that are not in it, or were compiled by another Python, are compiled as
+`pack` writes it from the `__pycache__` folders that the first answer left; `use` makes later
+imports read it. Sources that the file lacks, or that another Python compiled, are compiled as
 usual.
 """
 

@@ -2,9 +2,9 @@
 """Limits on a question: no network, no programs, no writes, no code from a model.
 
 The kernel isolates the network and limits memory, time and files. A Python audit hook, which cannot
-be removed, blocks the rest. Optional attempts of a release (query the driver version, look up a
-name) fail as on a machine without a driver or network. Code from outside the installed packages
-ends the question.
+be removed, blocks programs, writes and new code. Optional attempts of a release (query the driver
+version, look up a name) fail as on a machine without a driver or network. Code from outside the
+installed packages ends the question.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 """Make a release's validation see different hardware.
 
 The engine's modules import platform functions (`is_cuda`, `get_device_sm`, …) by name. All modules
-that validation may import are imported first, with the real answers, to avoid searching for kernel
-packages. Then the functions are replaced only in the modules that validate.
+that validation may import are imported first, with the real hardware facts, to avoid searching for
+kernel packages. Then the functions are replaced only in the modules that validate.
 """
 
 from __future__ import annotations

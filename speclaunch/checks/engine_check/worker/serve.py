@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def serve(lines: TextIO, out: TextIO, setting: dict[str, Any]) -> None:
-    """Import the release, warm it up, and answer."""
+    """Import the release, warm it up, and answer questions."""
     isolated = without_network() if setting.get("apart", True) else False
     GUARD.install()
     for site in setting.get("sites", ()):
@@ -237,7 +237,7 @@ def collect(read: int, seconds: float) -> tuple[str, str]:
 
 
 def in_child(question: dict[str, Any], setting: dict[str, Any]) -> str:
-    """Return the verdict as a line, and clean up."""
+    """Return the verdict on a question as a line; an error becomes a verdict, too."""
     try:
         pretend(question["machine"])
         os.chdir(question["cwd"])

@@ -8,7 +8,8 @@ NAME = "speclaunch_judge_worker"
 
 
 def main() -> None:
-    """Run the package; its modules are not importable by plain name, which may belong to others."""
+    """Run the package. Its modules are not importable by plain name, which other packages may
+    use."""
     folder = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]
     spec = importlib.util.spec_from_file_location(

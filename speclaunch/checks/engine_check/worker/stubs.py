@@ -21,7 +21,7 @@ from typing import Any
 
 
 class StandInMeta(abc.ABCMeta):
-    """Metaclass of the classes: any attribute exists, and they are valid in annotations."""
+    """Metaclass of stand-in classes, which have every attribute and are valid in annotations."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -226,7 +226,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Set the values that are used."""
+        """Set the attributes that need real values."""
         if module.__name__ == "triton.runtime":
             module.driver = NoDriver()  # type: ignore[attr-defined]
         elif module.__name__ == "triton":

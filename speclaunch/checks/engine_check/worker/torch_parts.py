@@ -118,7 +118,7 @@ ABSENT = {
     "torch.backends": frozenset({"mudnn"}),
     "torch.mps": frozenset({"clear_graph_cache"}),
 }
-"""Names that a CPU build of torch lacks, and that releases search."""
+"""Names that releases look up, but a CPU build of torch lacks."""
 
 SIZES = {
     "bool": 1,
