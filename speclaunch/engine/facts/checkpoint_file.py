@@ -1,6 +1,6 @@
 """File format for a checkpoint's facts, and the folders in which a team stores such files.
 
-The index and a team's folders both use `<folder>/<organization>/<name>.json`: untrusted JSON.
+The index and a team's folders both use `<folder>/<organization>/<name>.json`, untrusted JSON.
 
 Tables of quantized layers are stored as ranges: `model.layers.[0-60].mlp.up_proj` for 61 names.
 ModelOpt lists every module of a mixed quantization by name: up to 22,000 names (several megabytes).
@@ -113,14 +113,14 @@ class CheckpointFile(Struct, frozen=True):
     kind: str
     """Kind of source. `config`: the complete published config; `sibling`: another export of the
     same architecture; `training`: the training config; `documents`: published documents; `disk`:
-    `models pull`.
+    saved by `models pull`.
     """
     source: str
     read: str
     """Date of reading, YYYY-MM-DD."""
     config: Mapping[str, Any] = {}
     unread: tuple[str, ...] = ()
-    """Keys of config.json that were not read, or `config` if none was."""
+    """Keys of config.json that were not read, or `config` if no key was read."""
     also: tuple[str, ...] = ()
     """Other sources that agree with `source`."""
     confidence: str | None = None
@@ -139,13 +139,13 @@ class CheckpointFile(Struct, frozen=True):
     """
     weights_source: str | None = None
     draft: Mapping[str, Any] = {}
-    """A draft's `for`, `algorithm`, `since` and `sources`."""
+    """For a draft: its targets (`for`), `algorithm`, first release (`since`) and `sources`."""
     stated: Mapping[str, Any] = {}
     """`keys` of config.json whose values a document states, and that document (`source`)."""
 
     @property
     def is_read(self) -> bool:
-        """True if at least one part of its config.json was read."""
+        """True if any part of config.json was read."""
         return COMPLETE_CONFIG not in self.unread
 
 
@@ -235,8 +235,7 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
 def origin_of(
     found: CheckpointFile, provenance: FactSource, path: Path, revision: str | None
 ) -> Origin:
-    """Return the origin of a file's facts, marked as doubtful if a different revision is
-    requested."""
+    """Return the origin of a file's facts, with the reason if they may not match the request."""
     doubt = None
     is_other = revision not in (None, "main") and not (found.revision or "").startswith(
         str(revision)
@@ -294,8 +293,8 @@ def models_folders(start: Path) -> tuple[Path, ...]:
 
     The search ends at the repository, as in ruff and git: the directory that contains `.git` (a
     directory, or the file of a worktree or submodule). Outside a repository it ends at the home
-    directory, else at the file system's root. The directory is resolved; for a linked file, the
-    search starts at the link. Never raises.
+    directory, else at the file system's root. Links in the path of a directory are resolved; for
+    a linked file, the search starts at the link. Never raises.
     """
     return tuple(
         directory / FOLDER for directory in upward(start) if is_directory(directory / FOLDER)
@@ -303,7 +302,7 @@ def models_folders(start: Path) -> tuple[Path, ...]:
 
 
 def facts_file(folders: Iterable[Path], name: str) -> Path | None:
-    """Return the file of checkpoint `name` in the first folder that has one; None if none has.
+    """Return the file of checkpoint `name` in the first folder that has one, or None.
 
     Raises UnreadableFileError if the file or the folder is a link that leads out of the folder.
     """
@@ -355,10 +354,10 @@ def refuse_a_way_out(folder: Path, path: Path) -> None:
 
 
 def is_outside(folder: Path, path: Path) -> bool:
-    """True if a path, with links resolved, is outside the project of a directory.
+    """True if a path, with links resolved, is outside the project of `folder`.
 
-    The project is the repository. Without a repository, it is the working directory if that
-    contains the directory, else the directory itself.
+    The project is the repository of `folder`. Without a repository, it is the working directory if
+    `folder` is below it, else `folder` itself.
     """
     try:
         real, own = reads.resolve(path), _directory(folder)
@@ -385,7 +384,7 @@ def _directory(start: Path) -> Path:
 
 
 def upward(start: Path) -> Iterator[Path]:
-    """Yield the directory of `start` and its parents, up to the repository's root or the home."""
+    """Yield the directory of `start` and its parents, up to the repository or home directory."""
     try:
         own = _directory(start)
     except (OSError, RuntimeError, ValueError):

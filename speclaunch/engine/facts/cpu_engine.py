@@ -117,12 +117,12 @@ class CpuEngine(Struct, frozen=True):
 
     @property
     def venv(self) -> Path:
-        """Virtual environment."""
+        """Directory of the virtual environment."""
         return self.root / "venv"
 
     @property
     def python(self) -> Path:
-        """Interpreter: a recipe's ``engine.python``."""
+        """Interpreter, for a recipe's ``engine.python``."""
         return self.venv / "bin" / "python"
 
     @property

@@ -68,9 +68,9 @@ def overrides_pin(version: str, pin: str) -> str:
 def declared(
     text: str, python: str | None = None, version: str | None = None, near: Path | None = None
 ) -> str:
-    """Return the catalogue of a recipe's `engine.catalogue`: `installed`, a path or a version.
+    """Return the catalogue for a recipe's `engine.catalogue`: `installed`, a path or a version.
 
-    - `python`: the interpreter of `installed`.
+    - `python`: the interpreter that has the installed engine.
     - `version`: the release that the engine is based on.
     - `near`: the directory that relative paths are resolved against, before the current directory.
 
@@ -101,7 +101,7 @@ def read_installed(runtime: Runtime, version: str | None = None) -> str:
 def installed_catalogue(runtime: Runtime) -> str | None:
     """Return the catalogue of an installed engine: its release's catalogue, or a fork's own.
 
-    None if there is no engine, or if it cannot be read.
+    If a fork cannot be read, the nearest release's. None if there is no engine or no such release.
     """
     if runtime.sglang is None:
         return None
@@ -118,7 +118,7 @@ def installed_catalogue(runtime: Runtime) -> str | None:
 
 
 Machine = Callable[[], Hardware | UnknownFact]
-"""This machine's hardware, or the reason why it is unknown."""
+"""Returns this machine's hardware, or the reason why it is unknown."""
 
 
 class ChosenHardware(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Facts of a deployment that its configuration does not state: checkpoints, and unknown values.
 
-A field is None (or empty) if the checkpoint does not state it, or states it in a form that no
+A field is None (or empty) if the checkpoint does not state it, or states it in a format that no
 engine reads. A missing fact is unknown, never a guess.
 
 Some keys of a config.json may not have been read; their values are also unknown. Treating such a
@@ -120,7 +120,7 @@ class PartialConfig(dict[str, Any]):
 
 
 class UnreadKeyError(UnknownValueError):
-    """Error: lookup of a config.json key that no source has read."""
+    """Error: lookup of an unread key of config.json."""
 
     def __init__(self, name: str, key: str) -> None:
         super().__init__(f"`{key}` of {name} is unknown: no source states it")
@@ -128,7 +128,7 @@ class UnreadKeyError(UnknownValueError):
 
 
 def merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `inner` merged over `outer`. Keys that neither has read remain unread."""
+    """Return `inner` merged over `outer`. Unread keys that neither contains remain unread."""
     both = {**outer, **inner}
     for part in (outer, inner):
         if isinstance(part, PartialConfig):
@@ -177,7 +177,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     sliding_window: int | None = None
     quantization: str | None = None
     """The checkpoint's `quant_method` (awq, gptq, fp8, modelopt_fp4, …), as the newest engine names
-    it. None if it is not quantized or unknown."""
+    it. None if the checkpoint is not quantized, or if this is unknown."""
     mtp_layers: int | None = None
     """Number of multi-token-prediction layers that the config declares (`num_nextn_predict_layers`,
     `mtp_num_hidden_layers`).
@@ -221,7 +221,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     origin: Origin | None = None
     """Source of the facts; None if the user states them."""
     tensors: TensorFacts | None = None
-    """Tensors in its directory, read on use. None: no safetensors file is available."""
+    """Tensors in its directory, read on demand. None: no safetensors file is available."""
     unread: Mapping[str, str] = {}
     """Fields above without a source, with the config.json key that would provide each. Reading such
     a field raises UnknownValueError.
@@ -259,7 +259,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
 
 
 class PartlyReadCheckpoint(Checkpoint, frozen=True):
-    """A checkpoint with unknown fields. Reading one raises UnknownValueError."""
+    """A checkpoint with unknown fields. Reading such a field raises UnknownValueError."""
 
     __hash__ = object.__hash__
 

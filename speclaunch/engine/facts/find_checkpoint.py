@@ -135,7 +135,7 @@ def hub_cache(environment: Mapping[str, str], home: Path | None = None) -> Path:
 
 
 def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
-    """Return the directory of the huggingface_hub library, which holds its cache and token."""
+    """Return huggingface_hub's home directory, which contains its cache and token."""
     chosen = environment.get("HF_HOME")
     if chosen:
         return expanded(chosen, home)
@@ -198,9 +198,9 @@ def find_checkpoint(
     revision: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Checkpoint | UnknownFact:
-    """Return the facts of the checkpoint called `name`. Never raises because of file contents.
+    """Return the facts of the checkpoint called `name`, or why they are unknown.
 
-    Sources, in this order:
+    Never raises because of file contents. Sources, in this order:
 
     - a directory of that name;
     - below each of the sources' directories: `organization/name`, a hub cache, `name`;
@@ -257,7 +257,8 @@ def checkpoint_sources(
 ) -> Checkpoint | UnknownFact | None:
     """Return the facts in the repository's files, else in the index; None if neither has the name.
 
-    Searches the index for a directory's path only if nothing is assumed for that name.
+    Returns an UnknownFact for an unreadable file, or if config.json was not read. Searches the
+    index for a directory's path only if nothing is assumed for that name.
     """
     try:
         path = facts_file(sources.repository, name)
@@ -283,8 +284,8 @@ def checkpoint_sources(
 
 
 def _as(name: str, other: str, found: Checkpoint | UnknownFact) -> Checkpoint | UnknownFact:
-    """Return the facts of `other` under `name`. Weight storage is unknown unless both names state
-    the same."""
+    """Return the facts of `other` for `name`. Weight storage is unknown unless both names state the
+    same quantization."""
     if isinstance(found, UnknownFact):
         why = f"it is assumed to match {other}, which is unknown: {found.why}"
         return UnknownFact(checkpoint_fact(name), why, found.help)

@@ -47,7 +47,7 @@ class Hardware(Struct, frozen=True):
     """The accelerators of a machine, all of one kind.
 
     `memory_mib` is the GPU memory that the engine reads (`nvidia-smi` memory.total, MiB).
-    `capability` is the CUDA compute capability in SGLang's form: 90 for Hopper, 100 for B200.
+    `capability` is the CUDA compute capability as SGLang states it: 90 for Hopper, 100 for B200.
     """
 
     name: str
@@ -215,7 +215,7 @@ def _find(name: str) -> Hardware | None:
 
 
 def _hint(name: str) -> str:
-    """Return similar names, including the count if the user wrote it differently (`8xh100`)."""
+    """Return a hint: `h100:8` for `8xh100`, else similar names, else all known names."""
     counted = re.fullmatch(
         r"(?P<n>\d{1,2}) ?[x*] ?(?P<a>.+)|(?P<b>.+?) ?[x*] ?(?P<m>\d{1,2})", name
     )

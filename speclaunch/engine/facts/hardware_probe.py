@@ -60,8 +60,8 @@ def probe_hardware(
 def probe_host() -> Hardware:
     """Return this machine as the hardware of a CPU engine.
 
-    Each NUMA node serves a rank and has an equal share of the memory. Available memory is the
-    smaller of the kernel's and the control group's limit, as the engine reads it
+    Each NUMA node serves a rank and has an equal share of the memory. Total and available
+    memory are limited by the control group, as the engine reads them
     (`get_free_cpu_memory`, sglang 0.5.23 utils/common.py).
     """
     import psutil  # noqa: PLC0415

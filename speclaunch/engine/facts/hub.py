@@ -1,6 +1,6 @@
 """Downloads a checkpoint's facts from the Hugging Face hub, never its weights.
 
-It reads only the tensor headers, with range requests. huggingface_hub's own reader
+Of weight files it reads only the headers, with range requests. huggingface_hub's own reader
 (`get_safetensors_metadata`) holds the complete response in memory if a server ignores the range.
 This module reads only the requested bytes (`HubClient`).
 
@@ -80,7 +80,7 @@ _NO_REVISION, _NO_REPOSITORY = "RevisionNotFound", "RepoNotFound"
 
 
 class HubRefusedError(Exception):
-    """Error: the hub refused or failed a request. Has the reason and remedy for the user."""
+    """Error: a request to the hub was refused or failed. Contains the reason and the remedy."""
 
     def __init__(self, why: str, help: str | None = None) -> None:  # noqa: A002
         super().__init__(why)
@@ -109,7 +109,7 @@ def offline() -> str | None:
 
 
 def in_time(run: Callable[[float], T], seconds: float) -> T:
-    """Return the result of `run(deadline)`. Raises HubRefusedError if it is late, else whatever
+    """Return the result of `run(deadline)`. Raises HubRefusedError after `seconds`, else whatever
     `run` raises.
 
     `run` gets a separate thread, because every library waits without limit for a header that
@@ -136,7 +136,7 @@ def in_time(run: Callable[[float], T], seconds: float) -> T:
 
 
 class HubClient:
-    """Client of one model at one revision. Each method raises HubRefusedError."""
+    """Client for one model at one revision. Every method may raise HubRefusedError."""
 
     def __init__(self, name: str, revision: str, deadline: float) -> None:
         """Create a client whose requests end by `deadline` (`time.monotonic`). Raises
@@ -422,7 +422,7 @@ _SINGLE = "model.safetensors"
 def fetch_checkpoint(
     name: str, *, tokenizer: bool = False, revision: str = MAIN
 ) -> Checkpoint | UnknownFact:
-    """Return the facts about a model on the hub that a check needs. Downloads three to six small
+    """Return the facts of a model on the hub, or why they are unknown. Downloads three to six small
     files.
 
     HF_ENDPOINT, HF_TOKEN and its file, HF_HUB_OFFLINE and proxies work as in huggingface_hub.
@@ -448,12 +448,14 @@ def fetch_checkpoint(
 
 
 def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFile:
-    """Return all facts about a model on the hub that a facts file stores. Raises HubRefusedError.
+    """Return the content of a facts file for a model on the hub. Raises HubRefusedError.
 
-    - its config
-    - the total size and the tensor names in its index, or else the headers of a few weight files
+    The file contains:
+
+    - the config
+    - the total size and the tensor names in the index, or else the headers of a few weight files
       (range requests)
-    - its tokenizer's vocabulary, its commit and sizes, and whether it is gated
+    - the tokenizer's vocabulary, the commit and sizes, and whether the model is gated
     """
 
     def fetch(deadline: float) -> CheckpointFile:

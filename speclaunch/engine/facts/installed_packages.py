@@ -13,8 +13,8 @@ import sys
 def installed(names: "tuple[str, ...]", path: "list[str]") -> "dict[str, str]":
     """Return the versions of the packages in `names` that are installed in `path`.
 
-    Imports the metadata reader only on demand: the import is slow, and most interpreters have none
-    of these packages.
+    Imports the metadata reader only on demand, because the import is slow and most interpreters
+    have none of these packages.
     """
     beginnings = tuple(name.replace("-", "_") for name in names)
     if not any(_may_hold(folder or os.curdir, beginnings) for folder in path):
@@ -43,7 +43,7 @@ def search_path() -> "list[str]":
     """Return the package search path that this interpreter would have without `-I`.
 
     The directories in PYTHONPATH are read, but no module is imported from them: they may belong to
-    an untrusted repository. A relative entry means the current directory.
+    an untrusted repository. Relative entries, which mean the current directory, are skipped.
     """
     import site
 

@@ -1,7 +1,7 @@
 """Index of public checkpoints that ships with speclaunch: one small file per checkpoint.
 
 Also lists the known drafts of each target. `tools/model_pairs.py` generates `models/pairs.json`
-from the entries: looking up a target then reads one small file instead of all entries.
+from the entries, so that looking up a target reads one small file instead of all entries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from speclaunch.core import UnreadableFileError, lazy, mapping, models_dir, read
 from speclaunch.engine.releases.nearest import nearest
 
 HUB_NAME = lazy(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?\Z", re.ASCII)
-"""A model's name on the hub, without `..`, a leading dot or anything that would leave a folder."""
+"""Pattern of a hub name. Excludes `..`, a leading dot and anything that would leave a folder."""
 
 
 _EXPORTED = (
@@ -140,7 +140,7 @@ class ModelPair(Struct, frozen=True):
     draft: str
     algorithm: str
     """EAGLE3, EAGLE, DFLASH, DSPARK, NEXTN or STANDALONE; possibly an algorithm that SGLang does
-    not know."""
+    not support."""
     confidence: str | None = None
     """Confidence in the pair (or in the draft's config): high, medium or low."""
     since: str | None = None
@@ -154,7 +154,7 @@ class ModelPair(Struct, frozen=True):
     """True if any part of its config.json is in the index."""
     sources: tuple[str, ...] = ()
     mode: str | None = None
-    """The only mode of the target for which it was trained (`non-thinking`); None for all modes."""
+    """The target's mode that it was trained for (`non-thinking`); None for all modes."""
 
 
 def drafts_for(target: str) -> tuple[ModelPair, ...]:

@@ -109,7 +109,7 @@ class AcceptanceReference(Struct, frozen=True):
     """The published acceptance lengths that a deployment is compared with."""
 
     published: tuple[PublishedAcceptance, ...]
-    """Measurements at one setting: the one nearest to the deployment's."""
+    """Measurements at the setting that is nearest to the deployment's."""
     scale: float
     """Factor that converts accepted draft tokens from the published setting to the deployment's."""
 
@@ -142,10 +142,9 @@ class AcceptanceReference(Struct, frozen=True):
 def published_acceptance(
     target: str, draft: str | None = None, *, own: bool = False
 ) -> tuple[PublishedAcceptance, ...]:
-    """Return the published measurements for a target, by draft and benchmark.
+    """Return the published measurements for a target, followed by those for its other exports.
 
     `draft`: only those of this draft. `own`: only those of the target's own MTP layers.
-    Measurements of the target precede those of other exports of the same model.
     """
     found = _of_model(target)
     if draft is not None:
@@ -206,8 +205,8 @@ def published_summary(
     """Return the most comparable measurements in one line; empty if there are none.
 
     Prefers those at `setting`, then those with the most benchmarks from one source and setting,
-    then those nearest to 6 draft tokens: `2.0-4.4 tokens a step, 1.37-3.11 times as fast on 7
-    benchmarks at 5/1/6 (SpecForge, …)`.
+    then those nearest to 6 draft tokens. Example: `2.0-4.4 tokens a step, 1.37-3.11 times as fast
+    on 7 benchmarks at 5/1/6 (SpecForge, …)`.
     """
     groups: dict[tuple[str, str, Setting], list[PublishedAcceptance]] = {}
     for p in published:
@@ -285,7 +284,7 @@ def _shape(setting: Setting) -> Setting:
 
 
 def acceptance_score(published: Iterable[PublishedAcceptance]) -> float | None:
-    """Return an acceptance length of a draft that can be compared across benchmarks.
+    """Return a draft's acceptance length, comparable across benchmarks.
 
     None unless a chain or block was measured. Accepted draft tokens are divided by the benchmark's
     factor (fitted by `tools/published_acceptance.py`), because benchmarks differ. For a chain, uses

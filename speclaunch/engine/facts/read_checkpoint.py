@@ -1,11 +1,11 @@
 """Reads a checkpoint's facts from its directory, and applies `json_model_override_args`.
 
 Context length: `get_context_length` (srt/utils/hf_transformers/common.py) is the same in every
-release from 0.4.6 to 0.5.23, but its input differs: the config as `transformers` returns it.
+release from 0.4.6 to 0.5.23, but its input, the config that `transformers` returns, differs.
 Transformers 5 (SGLang 0.5.10 and later) also reads the scaling from `rope_parameters`. It also
 fills in `original_max_position_embeddings`; the engine then ignores the scaling factor.
 
-Quantization of a checkpoint is named as in the newest engine: `_parse_quant_hf_config` and
+A checkpoint's quantization is named as in the newest engine: `_parse_quant_hf_config` and
 `_parse_modelopt_quant_config` in srt/configs/model_config.py (0.5.23). Up to 0.5.2 all methods of
 NVIDIA's ModelOpt are `modelopt`.
 """
@@ -89,7 +89,7 @@ def context_lengths(
 ) -> tuple[int | None, int | None]:
     """Return the context lengths in a text model's config: before 0.5.10, and from 0.5.10 on.
 
-    None if the config does not state the length, or states it in a form on which the engine fails.
+    None if the config lacks the length, or states it in a format on which the engine fails.
 
     `in_file`: the config in its file, if `json_model_override_args` has changed it. Transformers 5
     completes only the config in the file, not the engine's later changes (0.5.23
@@ -223,7 +223,7 @@ _DTYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
 def read_checkpoint(
     name: str, directory: Path, *, tokenizer: bool = False, origin: Origin | None = None
 ) -> Checkpoint | UnknownFact:
-    """Return the facts of the checkpoint in a directory with a `config.json`.
+    """Return the facts of the checkpoint in a directory, or why its `config.json` is unreadable.
 
     `tokenizer`: also read the vocabulary, which takes tens of milliseconds. Never raises because of
     file contents.
@@ -400,7 +400,7 @@ def _aux_hidden_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _block_size(config: Mapping[str, Any]) -> int | None:
-    """Return the block size or None. `dflash_config` precedes the top-level key, even if null."""
+    """Return the block size or None. Even a null in `dflash_config` overrides the outer key."""
     return size(merged(config, mapping(config.get("dflash_config"))).get("block_size"))
 
 

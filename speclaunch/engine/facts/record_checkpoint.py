@@ -1,4 +1,4 @@
-"""Writes a checkpoint's facts to a file, from the directory that holds its files.
+"""Reads a checkpoint's facts from its directory, and writes them to a file.
 
 Equal facts give equal bytes, and the file is written atomically. A long table of quantized layers
 is stored as ranges, which `checkpoint_file.py` expands.
@@ -216,8 +216,8 @@ def _is_place(value: str) -> bool:
 
 
 def tensors_in(directory: Path) -> Mapping[str, TensorHeader]:
-    """Return the tensors from the headers of a few files; empty if there are more files or one is
-    broken."""
+    """Return the tensors from the file headers; empty for more than `MOST_HEADERS` files, or if one
+    is broken."""
     files = loaded_files(directory)
     found: dict[str, TensorHeader] = {}
     try:
@@ -239,7 +239,7 @@ _WIDE = 100
 def text_of(found: CheckpointFile) -> str:
     """Return the text of the facts file. Unknown facts are omitted.
 
-    Top-level keys follow the order of the format, keys of objects are sorted. ASCII, with a final
+    Top-level keys follow the format's order; keys of nested objects are sorted. ASCII, with a final
     newline.
     """
     weights: dict[str, Any] = {}

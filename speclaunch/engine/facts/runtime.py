@@ -31,7 +31,7 @@ _TELLING = (
 )
 """Variables that determine where an interpreter finds its packages."""
 _PYENV = re.compile(rb'^export PYENV_ROOT="([^"$`\\]+)"$.*^exec "[^"]*/pyenv" exec ', re.M | re.S)
-"""The script that pyenv installs in place of each interpreter (libexec/pyenv-rehash, 2.x)."""
+"""Matches the script that pyenv installs for each interpreter (libexec/pyenv-rehash, 2.x)."""
 
 
 def note_environment(interpreter: Path, real: Path, folders: Sequence[str]) -> None:
@@ -98,8 +98,7 @@ def pyenv_choice(interpreter: Path) -> Path | None:
 def pyenv_environment(interpreter: Path) -> dict[str, str]:
     """Return the environment for an interpreter that is started in a different directory.
 
-    A pyenv script then still selects the version by this directory's `.python-version`, among
-    pyenv's own versions.
+    A pyenv script then still selects the version that this directory's `.python-version` names.
     """
     env = dict(os.environ)
     with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -222,7 +221,7 @@ class RunningScript:
     def answer(self, read: Callable[[Any], T], seconds: float) -> T:
         """Return `read` applied to the JSON in the last output line.
 
-        Raises InterpreterError if the output has a different form or takes longer than `seconds`;
+        Raises InterpreterError if the output is not as expected or takes longer than `seconds`;
         OSError if the script could not be run.
         """
         if isinstance(self._process, OSError):
@@ -259,16 +258,15 @@ def query_interpreter(
 
 
 def _start_query(interpreter: Path) -> RunningScript:
-    """Start the query of an interpreter. Bypasses pyenv's script if possible, because it is
-    slow."""
+    """Start the query of an interpreter. Bypasses pyenv's slow script if possible."""
     return RunningScript(pyenv_choice(interpreter) or interpreter, _PROBE)
 
 
 def probe(interpreter: Path, query: RunningScript | None = None) -> Runtime:
-    """Read the package versions of an interpreter's environment from their metadata.
+    """Return an interpreter's runtime, with package versions from their metadata.
 
-    `query`: a query that is already running. Raises LaunchError if the interpreter does not report
-    them, OSError if it cannot be run.
+    `query`: a query that is already running. Raises LaunchError if the interpreter does not answer,
+    OSError if it cannot be run.
     """
 
     def read(found: Any) -> Runtime:
@@ -297,7 +295,7 @@ def find_runtime(requested: str | None, *, meanwhile: Callable[[], None] = lambd
     A named interpreter runs only if the user trusts it (`is_trusted`), or if it is also one
     of the later candidates. Otherwise the files of its environment are read.
 
-    Raises LaunchError if the named interpreter has no sglang, NoEngineError if none has.
+    Raises LaunchError if the named interpreter has no sglang, NoEngineError if no candidate has.
     """
     if requested:
         interpreter = _named(requested)

@@ -167,8 +167,8 @@ _MOST_LOOKS = 1 << 16
 class Headers(Struct, frozen=True):
     """The tensors that a checkpoint's files declare.
 
-    `broken`: files that the engine's reader rejects, with reasons. `unread`: why the tensors of the
-    other files are incomplete; None if they are complete.
+    `broken`: files that the engine's reader rejects, with reasons. `unread`: why some files
+    were not read; None if all were.
     """
 
     tensors: Mapping[str, TensorHeader] = {}
@@ -296,7 +296,7 @@ bytes."""
 
 
 class StoredTensors(Struct, frozen=True):
-    """Tensor data for rules that is known without the checkpoint's files."""
+    """Tensor headers for rules, known without the checkpoint's files; the contents are unknown."""
 
     headers: Headers
 
@@ -322,8 +322,8 @@ class StoredTensors(Struct, frozen=True):
 
 
 def described(tensors: Mapping[str, TensorHeader]) -> dict[str, Any]:
-    """Return the JSON form: count, bytes by type, and each type and shape if there are few
-    tensors."""
+    """Return the tensors as JSON data: count, bytes by type, and for few tensors each type and
+    shape."""
     if not tensors:
         return {}
     held: Counter[str] = Counter()
@@ -339,7 +339,7 @@ def described(tensors: Mapping[str, TensorHeader]) -> dict[str, Any]:
 
 
 def stored_tensors(facts: Mapping[str, Any]) -> StoredTensors | None:
-    """Return the tensors that the JSON form describes; None if it is missing or invalid."""
+    """Return the tensors that `described` stored; None if shapes are missing or invalid."""
     shapes = facts.get("shapes")
     if not isinstance(shapes, dict) or not 0 < len(shapes) <= _MOST_SHAPES:
         return None

@@ -1,9 +1,9 @@
 """Files of a checkpoint: digests, safetensors headers, weights index, tokenizer vocabulary.
 
-Each file is hashed once: its digest is cached with the file's size and modification time.
+Each file is hashed once, and its digest is cached with the file's size and modification time.
 
 A safetensors file consists of an 8-byte length, a JSON header of that length, and the tensor data.
-A header may be malicious: reading is bounded, and its content is not trusted.
+A header may be malicious, so reading is bounded and its content is not trusted.
 """
 
 from __future__ import annotations
@@ -97,8 +97,9 @@ def hash_files(path: Path, *, verify: bool = False) -> tuple[HashedFile, ...]:
 def revision_of_files(directory: Path) -> str | None:
     """Return the hub commit that a directory was downloaded from; None if unknown.
 
-    A snapshot in the hub's cache is named after its commit. `hf download --local-dir` writes it to
-    `.cache/huggingface/download/FILE.metadata` (huggingface_hub 0.23 to 1.x, _local_folder.py).
+    A snapshot in the hub's cache is named after its commit. `hf download --local-dir` stores the
+    commit in `.cache/huggingface/download/FILE.metadata` (huggingface_hub 0.23 to 1.x,
+    _local_folder.py).
     """
     if directory.parent.name == "snapshots":
         return directory.name
@@ -149,7 +150,7 @@ def _stored() -> _Entries:
 
 
 def _store(fresh: _Entries) -> None:
-    """Add digests to the cache. A failed write is ignored: the files are read again next time."""
+    """Add digests to the cache. After a failed write the files are read again next time."""
     with contextlib.suppress(OSError), locked(_path().with_suffix(".lock")):
         entries = {**_stored(), **fresh}
         latest = dict(list(entries.items())[-_ENTRIES:])
@@ -473,8 +474,8 @@ def read_vocabulary(directory: Path) -> Vocabulary | None:
     """Return the vocabulary of the tokenizer's `get_vocab()`, read from files. None if unknown.
 
     The vocabulary is in `tokenizer.json` (else `vocab.json`), plus the tokens that this file and
-    `tokenizer_config.json` add. A special token without an id gets one only when the tokenizer is
-    loaded: such a vocabulary is unknown.
+    `tokenizer_config.json` add. If a special token gets its id only when the tokenizer is
+    loaded, the vocabulary is unknown.
     """
     try:
         if is_file(directory / TOKENIZER_FILE):

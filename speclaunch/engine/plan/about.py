@@ -1,6 +1,6 @@
 """Descriptions of server arguments, and completions for their names and values.
 
-Editor hovers, completions and the JSON schema of recipes use it.
+Editor hovers, completions and the JSON schema of recipes use them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class About(Struct, frozen=True):
 
     @property
     def is_outdated(self) -> bool:
-        """True if this release prefers a different name for it, or ignores it."""
+        """True if this release lacks or ignores the argument, or prefers a different name."""
         argument = self.argument
         if argument is None:
             return True
@@ -144,13 +144,13 @@ def _span(spans: tuple[tuple[str, str], ...], *, current: bool) -> str:
 
 
 def suggested_values(version: str) -> dict[str, tuple[str, ...]]:
-    """Return the values that a release knows, for arguments whose parser accepts any text."""
+    """Return the values that a release supports, for arguments whose parser accepts any text."""
     algorithms = [name for name, since in FIRST_WITH.items() if within(version, f">={since}")]
     return {"speculative_algorithm": tuple(algorithms)}
 
 
 def argument_names(catalogue: Catalogue, beginning: str = "") -> list[str]:
-    """Return the argument names with a prefix, as recipes spell them, in release order.
+    """Return the argument names with a prefix, as recipes spell them, in the release's order.
 
     Includes deprecated and ineffective names only if no other name matches.
     """

@@ -99,7 +99,7 @@ class Architectures(Struct, frozen=True):
 
 @lru_cache(maxsize=64)
 def architectures(version: str) -> Architectures:
-    """Return the architectures of a release, or of a substitute if it has no data.
+    """Return the architectures of a release, or of the nearest release that has data.
 
     A fork uses its base release. Raises UnknownVersion.
     """

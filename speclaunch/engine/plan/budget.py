@@ -122,10 +122,10 @@ class MemoryBudget(Struct, frozen=True):
     """Number of requests of full context length that fit at the same time; None if unknown."""
     mem_fraction_static: float | None = None
     working_fractions: tuple[float, float] | None = None
-    """Smallest and largest working `mem_fraction_static`, to 0.001; None if none works or it is
-    unknown."""
+    """Smallest and largest working `mem_fraction_static`, to 0.001; None if none works or the
+    range is unknown."""
     likely_fractions: tuple[float, float] | None = None
-    """Smallest and largest fraction with the verdict FITS; None if there is none or it is
+    """Smallest and largest fraction with the verdict FITS; None if there is none or the range is
     unknown."""
     impossible: bool = False
     """True if the weights alone, at their minimum, exceed an empty GPU's memory: every start

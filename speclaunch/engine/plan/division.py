@@ -29,7 +29,7 @@ _OTHER_LAYERS = "<0.5.1"
 """Releases whose expert parallelism uses separate layers, which are not modeled
 (ep_moe/layer.py)."""
 _EVEN_VOCABULARY = "<0.5.22"
-"""Releases that pad a vocabulary only to 64, except on a CPU (0.5.21 and 0.5.22
+"""Releases that pad a vocabulary only to a multiple of 64, except on a CPU (0.5.21 and 0.5.22
 layers/vocab_parallel_embedding.py)."""
 
 
@@ -189,7 +189,7 @@ def _expert_groups(
 def _expert_blocks(
     plan: Plan, checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks
 ) -> Undivided | None:
-    """Return an expert width that the engine rejects from the config alone, for every model; None
+    """Return an expert width that the engine rejects in every model, from the config alone; None
     if there is none (`check_quantized_moe_compatibility`, 0.5.6 model_executor/model_runner.py:585
     to 0.5.23 model_executor/model_runner_components/moe_ep_setup.py:136). Raises
     UnknownValueError."""

@@ -223,7 +223,7 @@ def _why(outcome: ArgumentOutcome, change: Change | None, reason: Reason | None)
 
 
 def _same(value: Any, other: Any) -> bool:
-    """True if two values are equal, ignoring letter case and list versus tuple."""
+    """True if two values are equal, ignoring letter case and the type of a sequence."""
     if isinstance(value, str) and isinstance(other, str):
         return value.casefold() == other.casefold()
     if isinstance(value, list | tuple) and isinstance(other, list | tuple):

@@ -1,6 +1,6 @@
 """Changes that make a deployment fit (`suggest_fit`), and the best settings for a load.
 
-Returns alternatives if no setting suffices.
+Includes alternatives if no setting suffices.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FP8 = 80
 
 
 class Alternative(Struct, frozen=True):
-    """A change other than to `Steppable` settings, such as more GPUs."""
+    """A change that is not a `Steppable` setting, such as more GPUs."""
 
     what: str
     changes: Mapping[str, Any]
@@ -268,7 +268,7 @@ def cheapest(
     requested_tokens: int | None = None,
     least_tokens: int = 0,
 ) -> FitCandidate | None:
-    """Return the cheapest settings that are FITS or TIGHT as `fit` requires; None if none exist.
+    """Return the cheapest settings that fit, or may fit if `fit` is TIGHT; None if none exist.
 
     `requested_tokens`: the recipe's KV tokens, if known. `least_tokens`: the smallest useful pool.
     """
@@ -367,7 +367,7 @@ RUNNING = "max_running_requests"
 REQUESTS, TOKENS_EACH = 32, 4096
 """Typical load of a chat server, assumed if the user specifies none."""
 _DIGITS = 1000
-"""Resolution of a fraction: the engine accepts three digits."""
+"""Fractions are multiples of 1/1000, because the engine accepts three digits."""
 
 
 class RequestLoad(Struct, frozen=True):
@@ -434,7 +434,7 @@ def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out
     """Return the memory fraction, running requests and graphs for a load. Never raises for a
     missing fact.
 
-    Uses a fraction that is certain to work if it carries the load, otherwise a likely one. An
+    Uses a fraction that is certain to work if the load fits with it, else a likely fraction. An
     assumed number of requests never lowers the recipe's number.
 
     Fewer concurrent requests need smaller graphs, which leaves more memory for the KV cache. If not
@@ -478,7 +478,7 @@ def _least_running(plan: Plan, load: RequestLoad) -> int:
 
 
 def _choice(found: Margins, requests: int, each: int, ranks: int) -> Choice:
-    """Return the certain fraction if it carries the requests, else the best."""
+    """Return the certain fraction if the requests fit with it, else the best fraction."""
     certain = found.certain
     if certain is not None and _room(certain, each, ranks) >= requests:
         return certain

@@ -51,7 +51,7 @@ STEPS, TOPK, TOKENS = (
 Step = Mapping[str, Any]
 
 _CHAIN = 3
-"""Steps of the chain that the documentation recommends instead of a tree (`3 / 1 / 4`)."""
+"""Number of steps in the chain that the documentation recommends over a tree (`3 / 1 / 4`)."""
 _LEAST_NGRAM_TOKENS = 4
 _UNCHUNKED = 8192
 """The first chunk to try if prompts are not chunked (`chunked_prefill_size: -1`)."""
@@ -358,7 +358,7 @@ class Predictor:
         return round(working[0] + left / start / grows, 4)
 
     def _disjoint_bounds(self, changes: Mapping[str, Any], budget: MemoryBudget) -> Bounds | None:
-        """Return bounds with `low` above `high` for changes that no fraction makes work. Assumes
+        """Return bounds with `low` above `high` for changes with which no fraction works. Assumes
         the smallest pool."""
         start = memory_at_start(budget)
         if start is None:
@@ -431,5 +431,5 @@ def shares(budget: MemoryBudget, *uses: MemoryUse) -> float:
 
 
 def with_fraction(changes: Mapping[str, Any], fraction: float) -> dict[str, Any]:
-    """Return these changes with this fraction."""
+    """Return `changes` with `mem_fraction_static` set to `fraction`."""
     return {**changes, FRACTION: fraction}

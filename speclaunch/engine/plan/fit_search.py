@@ -4,8 +4,8 @@ Candidates are ordered by price: decode without CUDA graphs costs most, then run
 requests and KV tokens, then the depth of speculation, then the size of prefill chunks. Losing a
 share of the requested tokens (`objective.tokens_within`) costs nothing.
 
-One unit is half the price of halving the running requests. Decode without CUDA graphs costs most:
-every token of such a batch takes longer, regardless of other changes.
+One unit is half the price of halving the running requests. Decode without CUDA graphs costs most,
+because every token of such a batch takes longer, regardless of other changes.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ WHY = {
 RUNNING, CHUNK = "max_running_requests", "chunked_prefill_size"
 
 _GRAPHS = 16.0
-"""Cost if no batch size has a graph. If only some lack one, their share is taken on a log scale,
-because small batches are common."""
+"""Cost if no batch size has a graph. If only some lack a graph, their share is measured on a log
+scale, because small batches are common."""
 _RUNNING = 2.0
 """Cost of halving the running requests, because the other requests wait."""
 _POOL = 2.0
@@ -155,9 +155,9 @@ _POOL = 2.0
 _STEPS, _TOKENS = 1.0, 0.5
 """Cost of halving the draft's steps, and of halving the verified tokens."""
 _CONTEXT = 1.0
-"""Cost of halving the context: requests longer than the pool are rejected."""
+"""Cost of halving the context, because requests longer than the pool are rejected."""
 _CHUNK = 0.5
-"""Cost of halving a prefill chunk: prompts take a little longer."""
+"""Cost of halving a prefill chunk, because prompts take a little longer."""
 LEAST_EACH = 512
 """Minimum useful KV tokens per running request. With less than a short prompt and its answer,
 requests wait for each other or are retracted."""
@@ -237,7 +237,7 @@ OBJECTIVE = (
 NARROW = 0.02
 """A range of fractions up to this width uses its middle; a wider range uses its upper end."""
 LEAST_WIDTH = 0.002
-"""Minimum width of a range to search: the engine accepts three digits."""
+"""Minimum width of a range to search, because the engine accepts three digits."""
 _PREFERRED = (Steppable.TREE, Steppable.GRAPHS, Steppable.CHUNK, Steppable.POOL)
 """Settings to preserve after the running requests, most valuable first."""
 
@@ -320,7 +320,7 @@ class Search(Struct, frozen=True):
     tried: Callable[[Mapping[str, Any]], bool] = lambda _: False
     """Returns True for settings that have already failed."""
     narrow: float = NARROW
-    """See `NARROW`. 0 if the bounds need no margin of error: the upper end then gives the most
+    """See `NARROW`. 0 if the bounds need no margin of error; the upper end then gives the most
     tokens."""
     least_width: float = 0.0
     """Minimum width of the working range. Narrower ranges are used only with every setting at its

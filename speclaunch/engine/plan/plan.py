@@ -88,8 +88,8 @@ _OF_OTHERS = frozenset({"CUDA_VISIBLE_DEVICES"})
 class Plan(Struct, frozen=True, dict=True):
     """The request, the facts, and the values after the engine's resolution.
 
-    `resolved` holds only values that resolution changed or filled in, by the engine's field name;
-    `undecided` holds fields whose effective value depends on a missing fact, with the reason.
+    `resolved` contains only values that resolution changed or filled in, by engine field name;
+    `undecided`, fields whose effective value depends on a missing fact, with the reason.
     """
 
     request: Request
@@ -150,8 +150,8 @@ class Plan(Struct, frozen=True, dict=True):
     def user_value(self, name: str) -> Any:
         """Return the user's value; None if not set.
 
-        Raises UnknownValueError if it depends on a shell variable that cannot be evaluated, or may
-        be set by an unrecognized flag.
+        Raises UnknownValueError if it depends on a shell variable that cannot be evaluated, or if
+        an unrecognized flag may set it.
         """
         self._must_be_read(name)
         found = self.request.values.get(name)

@@ -4,7 +4,7 @@ The rows are in `data/refusals.json`, with one JSON element per line, which allo
 only the lines that it needs:
 
 - `versions`: the releases, in ascending order.
-- `sizes`: the number of nodes and rows.
+- `sizes`: the numbers of nodes and rows.
 - `index`: by release and argument, the rows that apply only if the argument is set (`*`:
   unknown).
 - `nodes`: the expressions.
@@ -129,7 +129,7 @@ class UnknownLeaf:
 UNKNOWN: Final = UnknownLeaf()
 
 _ABSENT_IS_NONE = frozenset({"quantization_config", "index_topk"})
-"""Config keys that are None if absent: no config class has a default
+"""Config keys that are None if absent, because no config class has a default for them
 (tools/refusal_reading/facts.py)."""
 
 
@@ -407,8 +407,8 @@ class _Data(Struct, frozen=True):
     rows: Mapping[int, Any]
 
     def release(self, version: str) -> str | None:
-        """Return the release whose rows apply to a version: itself, or the release that represents
-        its line. None if there is none."""
+        """Return the version itself, or the version of its line that has rows (`0.5.13.post1` for
+        `0.5.13`). None if there is neither."""
         if version in self.places or "+" in version:  # a fork has different refusals
             return version if version in self.places else None
         try:
@@ -444,7 +444,7 @@ def _data() -> _Data:
 
 
 def refusals(plan: Plan) -> Iterator[EngineRefusal]:
-    """Yield each refusal of the set arguments by the plan's release, once."""
+    """Yield each refusal of the plan's release that the set arguments cause, once."""
     request = plan.request
     written = {name for name in request.values if name != "model_path"} | set(request.env)
     release = _data().release(request.version) if written else None

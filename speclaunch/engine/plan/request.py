@@ -4,7 +4,7 @@
 
 Manifest readers (`deployments/sources/`) and recipes with `roles:` (`deployments/recipe/`) fill in
 the context; rules about complete deployments read it. Each value has its place in the file. A value
-that the file does not state is None: readers add no platform defaults.
+that the file does not state is None; readers add no platform defaults.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Probe(Struct, frozen=True):
     """One probe of a container. Times are in seconds; None means not set (the platform's default).
 
     `path` and `port` belong to the HTTP request. For a command (`exec`, Compose) they come from its
-    first URL, and `command` holds its args. A TCP probe has a port but no path.
+    first URL, and `command` contains its args. A TCP probe has a port but no path.
     """
 
     kind: ProbeKind
@@ -238,8 +238,8 @@ class ArgvToken(Struct, frozen=True):
 class Request(Struct, frozen=True):
     """The arguments and variables of one deployment, for one engine version.
 
-    The version's parser rejects `problems`, and accepts `remarks` without effect. `extras` are
-    slime's own options.
+    The version's parser rejects the arguments in `problems`; those in `remarks` have no effect.
+    `extras` are slime's own options.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Start-up of a server: time until it answers, and the endpoints that a probe may request.
 
 The minimum and the expected time are used to check a user's probes. The worst case is the
-budget of a generated startup probe: a probe that fails too early kills a server while it loads, and
+budget of a generated startup probe. A probe that fails too early kills a server while it loads, and
 the next attempt fails the same way.
 
 Read from `entrypoints/http_server.py` of the releases (0.5.23: lines 715 to 800 and 2191) and
@@ -101,7 +101,7 @@ def generates(settings: Settings, path: str | None) -> bool:
 
 
 def waits_for_warmup(settings: Settings, path: str | None) -> bool:
-    """True if the path returns 200 only after the server has generated something. False without a
+    """True if the path returns 200 only after the server has generated a token. False without a
     path. Raises UnknownValueError."""
     if path == "/ready":
         return True
@@ -160,8 +160,8 @@ SLOW_BYTES_PER_SECOND = 200_000_000
 """Worst-case read rate of a shared file system, a cloud's plain disk or a hub download. AWS gp3
 volumes have 125 MB/s unless provisioned; EFS and hub downloads have 200 to 500."""
 _FASTEST, _USUAL = 16e9, 1e9
-"""Maximum and likely rate at which one host reads weights, in bytes per second: page cache or eight
-NVMe drives; a network disk or one drive (users report two minutes for 140 GB)."""
+"""Maximum and likely rate at which one host reads weights, in bytes per second: from page cache or
+eight NVMe drives, and from a network disk or one drive (users report two minutes for 140 GB)."""
 
 
 class Range(Struct, frozen=True):
@@ -177,8 +177,8 @@ _IMPORTS = Range(8, 40, 120)
 to 19 s (0.5.23, two cores, twelve starts). On a GPU, CUDA and NCCL add to it. The worst case is a
 cold disk."""
 _CAPTURE = Range(3, 30, 0)
-"""Seconds of graph capture (`Capture cuda graph end. Time elapsed: …`), for target and draft each.
-The worst case is computed per graph."""
+"""Seconds of graph capture (`Capture cuda graph end. Time elapsed: …`) for each of target and
+draft. The worst case is computed per graph."""
 _GRAPH = 3
 """Worst-case seconds per decode graph; 1 to 2 on H100 for the largest models."""
 _MANY_SIZES = 52

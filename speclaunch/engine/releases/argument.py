@@ -1,4 +1,4 @@
-"""Catalogue records: arguments and variables, and their JSON form.
+"""Catalogue records: arguments and variables, and their JSON format.
 
 A record is a small JSON object that omits usual values (a string value, default ``null``, a
 destination equal to the name).  ``decode(encode(x)) == x``, and encoding is deterministic: a
@@ -11,8 +11,8 @@ function here accepts the version.
 
 The file is ``{"versions": […], "records": {key: [[first, record], [first, last, record], …]}}``. A
 span without ``last`` is open: it extends to the newest version. A new release therefore changes
-only the lines of records that it changes. Keys are sorted, one per line: the diff of a regenerated
-file shows the changes between two releases.
+only the lines of records that it changes. Keys are sorted, one per line, so the diff of a
+regenerated file shows the changes between two releases.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Argument(Struct, frozen=True):
     - ``type``: ``str``, ``int``, ``float``, ``bool``, ``json`` or the name of the engine's own
       parser (``human_readable_int``, ``json_list_type``, ``nullable_str``, …).
     - ``const``: the value that the flag stores without a value (``OPTIONAL_VALUE``, ``CONSTANT``).
-    - ``default``: the parser's declared default; also None if the destination remains unchanged.
+    - ``default``: the parser's declared default; also None if the parser sets none.
     - ``replacement``: the engine's text about the replacement.
     - ``read``: False if nothing in the release reads the destination. The argument is then accepted
       and has no effect.
@@ -95,7 +95,7 @@ class Argument(Struct, frozen=True):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """All forms of the flag, the primary one first."""
+        """All spellings of the flag, the primary flag first."""
         return (self.flag, *self.aliases)
 
 

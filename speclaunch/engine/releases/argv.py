@@ -1,8 +1,8 @@
 """Parses a command line into server arguments, as the engine's own parser does.
 
 The result (`error`, `values`) is argparse's own, from the parser that `parser.py` builds. argparse
-stops at its first error. Therefore the args are also split at the flags and parsed piece by piece:
-this finds every problem and the arg that caused it. Pieces with only one possible outcome skip
+stops at its first error. Therefore the args are also split at the flags and parsed piece by piece,
+which finds every problem and the arg that caused it. Pieces with only one possible outcome skip
 argparse.
 
 Building a parser of all arguments takes as long as a complete check of a script. Nearly every
@@ -295,8 +295,8 @@ def args_of(parsed: ParsedArguments) -> dict[str, Any]:
     """Return the recipe's `args:`, by argument name, from which `render_args()` renders the same
     command.
 
-    As in the parser, the last of repeated flags wins, and the last of two flags for one
-    destination. Appended values become one list.
+    As in the parser, the last flag wins among repeated flags, and among flags for one destination.
+    Appended values become one list.
     """
     found: dict[str, ParsedArgument] = {}
     appended: dict[str, list[Any]] = {}
@@ -506,7 +506,7 @@ def _hint(written: str, catalogue: Catalogue, message: str = "") -> str | None:
 
 
 def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:
-    """Return hints about `--config` forms that the engine misses: it tests `"--config" in argv`."""
+    """Return hints about `--config` forms that the engine's test `"--config" in argv` misses."""
     return tuple(
         ArgvProblem(
             item.index,

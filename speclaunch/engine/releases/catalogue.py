@@ -4,8 +4,8 @@ The **name** of an argument is its flag in a recipe: no leading dashes, dashes a
 (``--cuda-graph-max-bs`` → ``cuda_graph_max_bs``). The **dest** is where the engine stores the
 value; several flags can share a dest. Users write names, so names take precedence.
 
-Loading is cheap (a few milliseconds, no third-party import), because linting loads every version
-that it checks. ``tools/catalogue.py`` generates the data from released wheels;
+Loading must be cheap (a few milliseconds, no third-party import), because linting loads every
+version that it checks. ``tools/catalogue.py`` generates the data from released wheels;
 :func:`add_from_package` generates it from an installed engine for other versions.
 """
 
@@ -82,7 +82,7 @@ class Ambiguous(Struct, frozen=True):
 
 
 class UnknownFlag(Struct, frozen=True):
-    """A flag that the engine does not know. :meth:`Catalogue.close` finds similar flags."""
+    """A flag that the engine does not have. :meth:`Catalogue.close` finds similar flags."""
 
     token: str
 
@@ -223,7 +223,7 @@ class Catalogue(Struct, frozen=True, dict=True):
 def held_versions(directory: Path | None = None) -> tuple[str, ...]:
     """Return all versions that have a catalogue, shipped or in ``directory``, in ascending order.
 
-    ``directory`` holds the user's own catalogues (default: ``catalogue/`` in
+    ``directory`` contains the user's own catalogues (default: ``catalogue/`` in
     :func:`speclaunch.core.files.speclaunch_home`).
     """
     added = tuple(_added(directory or _default_directory()))

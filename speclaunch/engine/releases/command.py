@@ -209,7 +209,8 @@ class RenderedArgs(Struct, frozen=True):
         return frozenset(found)
 
     def value(self, *names: str) -> str | None:
-        """Return the (first) value of any of these arguments (newest names); None if absent."""
+        """Return the first value among these arguments (newest names), `true` for a switch; None if
+        absent."""
         for argument in self.arguments:
             if argument.name in names:
                 return argument.values[0] if argument.values else "true"
@@ -330,7 +331,7 @@ def _remarks(name: str, argument: Argument, version: str) -> list[str]:
 
 
 def _known(renderer: _Renderer, name: str, value: Any) -> Argument | None:
-    """Return the argument with this name, or with a current name for it; None if it has neither.
+    """Return the argument with this name, or with a current name for it; None if there is neither.
 
     A deprecated name may accept values that the current name rejects, and is then used (0.5.17,
     server_args.py:8307: the alias of `--mamba-radix-cache-strategy` has no choices).

@@ -60,7 +60,7 @@ class Dispatch(Struct, frozen=True):
     """The roles that `sglang serve` assigns to its args, as indexes.
 
     `own`: its own options with their values. `model`: the arg that it uses as the model path.
-    `refused`: the errors that prevent a start, each with its arg.
+    `refused`: the errors that prevent a start, each with the index of its arg (None if missing).
     """
 
     own: frozenset[int] = frozenset()
@@ -124,8 +124,8 @@ def config_is_switch(key: str, catalogue: Catalogue) -> bool:
 def config_refuses(key: str, catalogue: Catalogue) -> bool:
     """True if a version raises "Unsupported config option" for a key.
 
-    Up to 0.5.22 it does if any argument with that destination, including a deprecated alias, has an
-    unsupported action. From 0.5.23 it does only if all have (server_args_config_parser.py).
+    Up to 0.5.22, any argument with that destination and an unsupported action suffices, including a
+    deprecated alias. From 0.5.23, all must have such an action (server_args_config_parser.py).
     """
     if not since(catalogue, _PARSER_SINCE):
         return False

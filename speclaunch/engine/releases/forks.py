@@ -48,9 +48,9 @@ def file_of(version: str, directory: Path) -> Path:
 
 
 def of_judge(name: str) -> str | None:
-    """Return the version of the judge added as `name`; None if the name is the version.
+    """Return the version of a fork's judge that was added as `name`; None for any other name.
 
-    The version differs from the name for a fork.
+    For other judges, the name is the version.
     """
     file = judges_home() / name / JUDGE_RECORD
     if file.parent.name != name or not reads.may_read(file):

@@ -5,8 +5,8 @@ Images: read from the project's release workflow (`.github/workflows/release-doc
 CUDA suffix; `v0.5.3` is the first tag without one. The tag without a suffix contains CUDA 12.9 up
 to 0.5.10, and CUDA 13.0 from 0.5.11 on; from then on `-cu129` contains the older CUDA.
 
-Forks: source is each fork's own documentation or patch. An argument that a release also has does
-not identify a fork: releases from 0.5.4.post3 on have `--kt-cpuinfer`.
+Forks: the source is each fork's own documentation or patch. An argument that a release also has
+does not identify a fork: releases from 0.5.4.post3 on have `--kt-cpuinfer`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from speclaunch.engine.releases.versions import within
 
 REPOSITORY = "lmsysorg/sglang"
 ROUTER_IMAGE = "lmsysorg/sgl-model-gateway:v0.3.2"
-"""Last release of sglang_router, which is versioned separately (PyPI: sglang-router 0.3.2): it
+"""Last release of sglang_router, which is versioned separately (PyPI: sglang-router 0.3.2). It
 routes to every release of the engine.
 """
 

@@ -41,8 +41,8 @@ _ELASTIC = (MemoryUse.ACTIVATIONS, MemoryUse.GRAPHS, MemoryUse.RUNTIME)
 def _rank_budget(device: Device, terms: Terms, outcome: FractionOutcome) -> RankBudget:
     """Return the budget of a group of ranks.
 
-    If a phase fails, the budget ends at that phase, with all estimates at their minimum: the
-    shortage is then certain.
+    If a phase fails, the budget ends at that phase, with all estimates at their minimum, so
+    the shortage is certain.
     """
     fails = outcome.best.failure is not None
     course = outcome.best if fails else outcome.likely
@@ -204,7 +204,7 @@ def may_be_offloaded(plan: Plan) -> bool:
 
 
 _CLOSE = 0.03
-"""Share of the initially free memory. If less remains free, the result is close."""
+"""Share of the initially free memory. If less remains free, the fit is close."""
 
 
 def budget(plan: Plan) -> MemoryBudget:
@@ -357,8 +357,8 @@ def _counts(outcome: FractionOutcome, context: int | None) -> dict[str, Any]:
 def _holds(
     plan: Plan, outcome: FractionOutcome, terms: Terms, found: GatheredSizes, base: dict[str, Any]
 ) -> MemoryBudget:
-    """Return FITS or TIGHT, by the likely bound, for a start that succeeds with minimal
-    estimates."""
+    """Return the budget of a start that succeeds with minimal estimates: FITS or TIGHT, by the
+    likely bound."""
     context, doubt = found.context, outcome.likely.failure
     base |= _counts(outcome, context)
     pool = outcome.likely.pool

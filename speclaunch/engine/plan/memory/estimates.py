@@ -61,7 +61,7 @@ _CONTEXT = 1126 * MIB
 1.07 GiB on a 3090, 1.18 on a 48 GB card, 1.10 on an H200. Measured with 0.5.17 and PyTorch 2.11:
 1.15 GiB on an H100, 1.27 on an H200."""
 _LARGE = 60 * 1024
-"""Memory in MiB from which a GPU counts as linked. NCCL allocates buffers for the links."""
+"""Memory in MiB from which GPUs are assumed to have NVLink, for which NCCL allocates buffers."""
 _LINKED_PAIR = 1464 * MIB
 _LINKED_DOUBLING = 290 * MIB
 """NCCL and custom all-reduce: 1.43 GiB on an H200 with two ranks, 2.0 with eight ("Init torch
@@ -91,7 +91,7 @@ class Device(Struct, frozen=True):
 
 
 def number(plan: Plan, name: str, default: int = 1) -> int:
-    """Return the value of an argument that is a count. Raises UnknownValueError."""
+    """Return an integer argument, or `default` if it is None. Raises UnknownValueError."""
     value = plan.value(name)
     return default if value is None else int(value)
 
@@ -191,7 +191,7 @@ _EAGER, _HELD_LEAST, _HELD = 1.2, 1.4, 2.0
 of one layer's activations. Measured: 1.4, and 1.5 to 2.1, with Llama, Qwen3 and MiMo (0.5.17 on
 H100 and H200)."""
 _LOWEST = 2
-"""The minimum of decode graphs is the rule of thumb divided by this number."""
+"""The minimum size of decode graphs is the rule of thumb divided by this number."""
 
 
 def has_graphs(plan: Plan) -> bool:

@@ -296,8 +296,8 @@ def _part(settings: StateSettings, rest: float) -> float:
 
 
 _OWN_CELL = ">=0.5.18"
-"""Releases that count a DFLASH draft with its own cell. Earlier releases use the target's
-layers."""
+"""Releases that count a DFLASH draft's own bytes per layer. Earlier releases use the
+target's."""
 
 
 class CountedLayers(Struct, frozen=True):
@@ -327,7 +327,7 @@ def draft_size(plan: Plan, draft: Draft) -> MemorySize:
 
 
 def added_by_draft(plan: Plan, target: CountedLayers, draft: Draft) -> float:
-    """Return the bytes per token that the draft adds to the divisor of the engine's budget.
+    """Return the bytes per token that the engine's budget adds for the draft.
 
     `DefaultPoolConfigurator`, `HybridSWAPoolConfigurator` (0.5.11 to 0.5.23 pool_configurator.py).
     Raises UnknownValueError.
@@ -392,16 +392,16 @@ class PoolLayout(Struct, frozen=True):
     """Layout of the target's KV pool, on the rank where it is largest."""
 
     full_layers: int
-    """Layers whose KV cache holds every token of a request."""
+    """Number of layers whose KV cache holds every token of a request."""
     full_token_bytes: int
     """Bytes of one token in all these layers, as allocated."""
     swa_layers: int = 0
-    """Layers with a sliding window and a separate pool."""
+    """Number of layers with a sliding window and a separate pool."""
     swa_token_bytes: int = 0
     swa_full_tokens_ratio: float | None = None
     """Tokens of the sliding-window pool per token of the full pool; None without such a pool."""
     state_layers: int = 0
-    """Layers with a recurrent state (Mamba, linear attention)."""
+    """Number of layers with a recurrent state (Mamba, linear attention)."""
     state_request_bytes: int = 0
     """Bytes of one request's state in all these layers."""
 
@@ -432,7 +432,7 @@ class _Target(Struct, frozen=True):
 
     @property
     def counted(self) -> float:
-        """The divisor of the engine's budget, without a draft."""
+        """Bytes per token that the engine divides its budget by, without a draft."""
         full = self.count * self.cell.counted + self.index_layers * self.cell.index
         share = self.ratio if self.own_ratio and self.layers.full else 1
         return full + share * self.sliding
@@ -446,7 +446,7 @@ def token_size(plan: Plan, *, draft: bool = False) -> MemorySize:
     """Return the allocated bytes of KV cache for one token on one rank. Raises UnknownValueError.
 
     A sliding-window layer counts only its pool's share of the tokens (`swa_full_tokens_ratio`). 0
-    if there is no draft model or it reads the target's cache.
+    without a draft model, or for one that reads the target's cache.
     """
     if draft:
         found = draft_of(plan)
@@ -476,7 +476,7 @@ def pool_cell(plan: Plan) -> MemorySize:
     """Return the bytes per token that the engine divides its KV budget by. Raises
     UnknownValueError.
 
-    The target's cell, plus the bytes for the draft from 0.5.14 (for DFLASH from 0.5.11).
+    Includes the bytes for the draft from 0.5.14 (for DFLASH from 0.5.11).
 
     Does not apply to sliding-window models without a prefix cache, whose windows are sized by
     requests (`SWARequestCapPoolConfigurator`, 0.5.14 and later).

@@ -258,7 +258,7 @@ def _index_bytes(plan: Plan, config: ModelConfig) -> int:
 
 
 def _is_scaled(plan: Plan, element: Element) -> bool:
-    """True if cache rows of sparse attention hold scales: `calculate_mla_kv_cache_dim` (0.5.9 and
+    """True if sparse-attention cache rows include scales: `calculate_mla_kv_cache_dim` (0.5.9 and
     later), `NSATokenToKVPool` (0.5.4 to 0.5.8). Raises UnknownValueError."""
     if element.name != "fp8_e4m3" or plan.in_versions("<0.5.4"):
         return False
@@ -308,14 +308,14 @@ WINDOW_DRAFTS = ("MiMoV2MTP", "Step3p5MTP")
 """Draft models whose only layer has a sliding window."""
 _FULL_ATTENTION = ("full_attention", "attention")
 _DEFAULT_WINDOW_PATTERN = {"gpt_oss": 2, "gemma2": 2, "gemma3": 6, "gemma3_text": 6}
-"""Interval of full-attention layers if the config lists none: transformers' defaults."""
+"""Interval of full-attention layers if the config lists none (transformers' defaults)."""
 
 
 class Layers(Struct, frozen=True):
     """Indices of layers by cache kind.
 
-    `sliding`: sliding-window layers with a separate pool. Without one, they hold every token and
-    belong to `full`.
+    `sliding`: sliding-window layers with a separate pool. Without such a pool, they hold every
+    token and belong to `full`.
     """
 
     full: tuple[int, ...]

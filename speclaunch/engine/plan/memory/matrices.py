@@ -1,10 +1,10 @@
 """The weights of a model as matrices, and the numbers of its config that determine sizes.
 
-A model family states traits of an architecture that its config omits, taken from the model in
-srt/models (0.5.23) and its config class in transformers.
+A model family contains the traits that configs omit. They are from the model in srt/models (0.5.23)
+and from the config class in transformers.
 
 A missing value, or one of an implausible type or size, raises UnknownValueError with the key's
-name: sizes are never guessed, and no config causes a crash.
+name. Sizes are never guessed, and no config causes a crash.
 """
 
 from __future__ import annotations
@@ -94,11 +94,11 @@ class ModelConfig(Struct, frozen=True):
         return text(self.values.get(key))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return the strings in a list; empty if the value is not one."""
+        """Return the strings in a list; empty if the value is not a list."""
         return texts(self.values.get(key))
 
     def counts(self, key: str) -> tuple[int, ...]:
-        """Return the numbers in a list; empty if the value is not one."""
+        """Return the numbers in a list; empty if the value is not a list."""
         return sizes(self.values.get(key))
 
     def part(self, key: str) -> ModelConfig | None:
@@ -152,7 +152,7 @@ class ModelConfig(Struct, frozen=True):
 
     @property
     def key_value_heads(self) -> int:
-        """`get_total_num_kv_heads` (0.5.23 configs/model_config.py:1626)."""
+        """Number of KV heads: `get_total_num_kv_heads` (0.5.23 configs/model_config.py:1626)."""
         if self.values.get("multi_query") is True:
             return 1
         keys = ("n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_group_num")
@@ -350,7 +350,7 @@ class Matrix(Struct, frozen=True):
     most: int | None = None
     bytes: int | None = None
     layer: int | None = None
-    """Layer index; None for weights of the first stage and for the head, in the last stage."""
+    """Index of the target's layer; None for other weights, such as the embedding and the head."""
 
     @property
     def parameters(self) -> int:

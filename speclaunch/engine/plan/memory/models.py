@@ -192,8 +192,8 @@ _GATED = ("Qwen2_5_VL",)
 def vision_tower(config: ModelConfig) -> Iterator[Matrix]:
     """Yield the matrices of a vision transformer and its projector; nothing if there is none.
 
-    Exact for Qwen; for other models only the blocks, which hold nearly all weights. Raises
-    UnknownValueError if the config has a tower but does not state its size.
+    Exact for Qwen. For other models, only the blocks are exact; they contain nearly all weights.
+    Raises UnknownValueError if the config has a tower but does not state its size.
     """
     tower = config.part("vision_config")
     if tower is None:
@@ -276,8 +276,8 @@ def is_draft_model(architecture: str) -> bool:
 
 
 def draft_model(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
-    """Yield the matrices of the draft that the engine builds, including the embedding and head that
-    it later shares.
+    """Yield the matrices of the draft that the engine builds, including embedding and head, which
+    are shared later.
 
     Raises UnknownValueError.
     """

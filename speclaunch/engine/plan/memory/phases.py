@@ -123,8 +123,8 @@ runner, which is sized for all tokens (0.5.15 to 0.5.23 model_executor/runner/ea
 
 HOST_LOSS = 256 * MIB
 """Bytes of host memory that may be lost while a CPU engine loads weights, besides the weights. They
-reduce the pool's budget: the available memory after loading, minus a share of the available memory
-before loading (0.5.23 kv_cache_configurator.py:3007). Engines lost up to 80 MiB on a quiet host,
+reduce the pool's budget, which is the available memory after loading minus a share of that before
+loading (0.5.23 kv_cache_configurator.py:3007). Engines lost up to 80 MiB on a quiet host,
 and more on a busy host."""
 
 
@@ -220,7 +220,7 @@ class PhaseRun(Struct):
 
 
 class FractionOutcome(Struct, frozen=True):
-    """The outcome of a start with one fraction: likely, and in the best case."""
+    """The likely and the best-case outcome of a start with one fraction."""
 
     likely: PhaseRun
     best: PhaseRun
@@ -250,7 +250,7 @@ def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
 def _bounded(plan: Plan, terms: Terms, share: float | None = None) -> Terms:
     """Return the terms with a share of the estimates, by default the expected share.
 
-    On a CPU that share is 0: the engine reserves nothing, and its rules of thumb are for GPUs.
+    On a CPU that share is 0, because the engine's reserve and rules of thumb are for GPUs.
     Instead, the host loses memory, and the engine's processes may grow after the pool is sized.
     """
     if not plan.device.startswith("cpu"):
@@ -459,7 +459,10 @@ def likely_range(
 
 
 def _first(holds: Callable[[int], bool], after: int = 0) -> int | None:
-    """Return the first step of 1 to 999, above `after`, from which the condition always holds."""
+    """Return the first of the steps `after` + 1 to 999 that meets the condition; None if none does.
+
+    The condition must hold for all later steps, too.
+    """
     low, high = after + 1, _STEPS
     while low < high:
         middle = (low + high) // 2

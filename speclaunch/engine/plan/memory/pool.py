@@ -32,7 +32,7 @@ class SlotSettings(Struct, frozen=True):
     extra: int
     """Additional positions in each row, beyond the context."""
     era: int
-    """Method of the release: 0 up to 0.5.9, 1 from 0.5.10 to 0.5.13, 2 from 0.5.14."""
+    """Method by which the release limits requests: 0 up to 0.5.9, 1 up to 0.5.13, 2 from 0.5.14."""
     padding: int
     """Additional rows beyond the requests."""
     more: int

@@ -224,7 +224,7 @@ def quantised(checkpoint: Checkpoint) -> Quantised:
 
 
 def online(method: object) -> Quantised:
-    """Return the effect of `--quantization` on unquantized weights. Raises UnknownValueError."""
+    """Return how `--quantization` stores unquantized weights. Raises UnknownValueError."""
     schemes = {"fp8": FP8_ROWS, "mxfp8": MXFP8}
     found = schemes.get(str(method))
     if found is None:

@@ -214,7 +214,7 @@ def _split(plan: Plan) -> int | None:
 
 
 def _corpus(plan: Plan) -> SizeEstimate:
-    """Return the size of NGRAM's trie on a CPU; nothing on GPUs, because it uses host memory."""
+    """Return the size of NGRAM's trie on a CPU; 0 on GPUs, because the trie uses host memory."""
     if plan.algorithm != "NGRAM" or not plan.device.startswith("cpu"):
         return NOTHING
     nodes = number(plan, "speculative_ngram_capacity", _NODES)

@@ -62,8 +62,8 @@ def resolve_attention(working: Working) -> None:
 def is_chosen_by_the_runner(working: Working) -> bool:
     """True if the model runner chooses the backend, after page size and parameters are final.
 
-    0.5.4 model_executor/model_runner.py:545. From 0.5.4.post1 server_args.py:1057 chooses earlier,
-    before they are resolved.
+    0.5.4 model_executor/model_runner.py:545. From 0.5.4.post1 server_args.py:1057 chooses the
+    backend before they are resolved.
     """
     return working.in_versions("<0.5.4.post1")
 

@@ -300,8 +300,8 @@ _QWEN3_VL = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGenerat
 
 
 def resolve_memory(working: Working) -> None:
-    """Resolve chunk, graph sizes, prefill graphs and fraction. Each depends on the previous
-    ones."""
+    """Resolve chunk, graph sizes, prefill graphs and fraction. Each depends on those before
+    it."""
     with working.deciding(CHUNK):
         if working.user_value(CHUNK) is None:
             _chunk(working)

@@ -317,7 +317,7 @@ def resolve_adaptive(working: Working) -> None:
 def resolve_verification(working: Working) -> None:
     """Switch rejection sampling on for block verification (0.5.22 and later).
 
-    On AMD GPUs also for the chains that support it (0.5.21 and later).
+    On AMD GPUs, also switch it on for chains that support it (0.5.21 and later).
     """
     with working.deciding(REJECTION):
         if working.value(REJECTION):

@@ -1,6 +1,6 @@
 """Resolves the speculative algorithm, its draft, steps, topk and draft tokens.
 
-Values that the engine would reject remain unchanged: a rule reports them.
+Values that the engine would reject remain unchanged, and a rule reports them.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Working:
 
     @classmethod
     def of(cls, plan: Plan) -> Working:
-        """Return a Working with the values of a finished plan, for code that needs one."""
+        """Return a Working with the values of a finished plan, for code that needs a Working."""
         working = cls(plan.request, plan.facts)
         working.resolved.update(plan.resolved)
         working.undecided.update(plan.undecided)
@@ -206,8 +206,8 @@ class Working:
     def is_cuda(self) -> bool:
         """True if the engine runs on NVIDIA GPUs. Raises UnknownValueError.
 
-        The engine checks the machine, not the argument (`is_cuda`): an unknown device name does not
-        change the result.
+        The engine checks the machine, not the argument (`is_cuda`), so an unknown device name does
+        not change the result.
         """
         if self.device in _NOT_CUDA or self.is_hip:
             return False

@@ -64,8 +64,8 @@ _MOST_SIZES = 1 << 16
 def span(first: int, last: int, step: int = 1) -> list[int]:
     """Return the graph sizes from `first` to `last`, inclusive.
 
-    Raises UnknownValueError for more sizes than any engine could capture: a typo must not exhaust
-    memory.
+    Raises UnknownValueError for more sizes than any engine could capture, because a typo must not
+    exhaust memory.
     """
     sizes = range(first, last + 1, step)
     if len(sizes) > _MOST_SIZES:

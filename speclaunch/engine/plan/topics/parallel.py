@@ -95,8 +95,8 @@ class KnownRefusal(Struct, frozen=True):
     """Returns True if the settings match, for any algorithm. Raises UnknownValueError."""
     versions: str = ""
     algorithm: str | None = None
-    """The algorithm that the refusal applies to; None if it applies to all, and without
-    speculation."""
+    """The algorithm that the refusal applies to; None if it applies to every algorithm and
+    without speculation."""
 
     def applies(self, settings: Settings) -> bool:
         """True if this release rejects these settings. Raises UnknownValueError."""
@@ -104,7 +104,7 @@ class KnownRefusal(Struct, frozen=True):
         return own and self.holds(settings)
 
     def holds(self, settings: Settings) -> bool:
-        """True if these settings meet the condition, given a matching algorithm. Raises
+        """True if these settings meet the condition, whatever the algorithm. Raises
         UnknownValueError."""
         return settings.in_versions(self.versions) and self.when(settings)
 

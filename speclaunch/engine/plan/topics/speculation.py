@@ -1,4 +1,4 @@
-"""Drafts, with their properties that the engine reads, and adaptive speculation.
+"""Drafts, the properties that the engine reads from them, and adaptive speculation.
 
 `adaptive_unsupported_reason`: sglang 0.5.23 speculative/adaptive_spec_params.py:56, 0.5.11 :18.
 From 0.5.14 it is checked before the parameters are filled in, so an unset topk counts as 1; earlier

@@ -59,9 +59,9 @@ def halved(checkpoint: Checkpoint) -> str:
 def may_be(settings: Settings, architectures: Iterable[str]) -> bool:
     """True if the target may have one of these rare architectures.
 
-    If only the name or path of the checkpoint is known, it matches if it contains the family's
-    name: `MiMoV2ForCausalLM` may be `XiaomiMiMo/MiMo-V2-Flash`. Otherwise almost every fact would
-    be unknown without the config.
+    If only the name or path of the checkpoint is known, it must contain the family's name:
+    `MiMoV2ForCausalLM` may be `XiaomiMiMo/MiMo-V2-Flash`. Otherwise almost every fact would be
+    unknown without the config.
     """
     if settings.facts.target is not None:
         return True
@@ -72,7 +72,7 @@ def may_be(settings: Settings, architectures: Iterable[str]) -> bool:
 def has_architecture(settings: Settings, architectures: Iterable[str]) -> bool:
     """True if the target has one of these rare architectures.
 
-    Raises UnknownValueError if it may have one but its config is unknown.
+    Raises UnknownValueError if it may have such an architecture, but its config is unknown.
     """
     rare = tuple(architectures)
     return bool(rare) and may_be(settings, rare) and architecture_of(settings) in rare

@@ -332,7 +332,7 @@ def _typed(
 def _unwrap_annotated(
     evaluator: SourceEvaluator, field: FieldNode
 ) -> tuple[ast.expr, dict[str, Any]] | None:
-    """Return the type inside ``A[T, …]`` and its ``Arg`` or help text; None if it has neither."""
+    """Return the type inside ``A[T, …]`` and its ``Arg`` or help text; None without these."""
     node = field.node.annotation
     if not (isinstance(node, ast.Subscript) and _last_name(node.value) in ("A", "Annotated")):
         return None
@@ -418,7 +418,7 @@ class ArgumentReader(SourceEvaluator):
         return None
 
     def attribute(self, value: Any, name: str) -> Any:
-        """Return ``value.name``; ``ServerArgs.name`` is a field's default, in any class."""
+        """Return ``value.name``; for a field of ``ServerArgs``, also inherited, its default."""
         if isinstance(value, _Parser):
             return BoundMethod(value, name)
         made = super().attribute(value, name)

@@ -57,7 +57,7 @@ class Objects(Names):
 
     @abstractmethod
     def block(self, body: list[ast.stmt], scope: ExpressionScope) -> tuple[Any] | None:
-        """Run statements. Return the first ``return`` value reached, wrapped; None if there is
+        """Run statements. Return the first ``return`` value reached, as a 1-tuple; None if there is
         none."""
 
     def items(self, value: Any) -> list[Any]:
@@ -261,7 +261,7 @@ class SourceEvaluator(Objects):
     """Evaluates the expressions and statements of one package."""
 
     def block(self, body: list[ast.stmt], scope: ExpressionScope) -> tuple[Any] | None:
-        """Run statements. Return the first ``return`` value reached, wrapped; None if there is
+        """Run statements. Return the first ``return`` value reached, as a 1-tuple; None if there is
         none."""
         for node in body:
             done = self.statement(node, scope)
@@ -272,8 +272,8 @@ class SourceEvaluator(Objects):
     def statement(  # noqa: PLR0912
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run a statement. Return its ``return`` value, wrapped, or None. ``only``: bind only this
-        name."""
+        """Run a statement. Return its ``return`` value as a 1-tuple, or None. ``only``: bind only
+        this name."""
         match node:
             case ast.Return():
                 return (None if node.value is None else self.value(node.value, scope),)

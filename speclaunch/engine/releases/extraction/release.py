@@ -205,7 +205,7 @@ def _default_argument(evaluator: SourceEvaluator, node: ast.Call, scope: Express
 
 
 def _parsed(kind: str, default: Any) -> tuple[Any, bool]:
-    """Return the default as a value, and True if it is unknown: (None, True)."""
+    """Return the default as a value and False, or (None, True) if it is unknown."""
     if not _is_plain(default):
         return None, True
     if isinstance(default, str) and kind in _SCALARS:
@@ -247,8 +247,8 @@ class Usage(Struct):
 
 
 def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
-    """Return which of ``names`` (destinations) are read, and every variable with the files that
-    read it."""
+    """Return which of ``names`` (destinations) and which variables are read, and all
+    variables."""
     source = evaluator.source
     texts = {file: source.read(file) or "" for file in source.server_files()}
     words = {file: frozenset(_WORD.findall(text)) for file, text in texts.items()}
@@ -292,7 +292,7 @@ def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
 def _scan_variables(
     evaluator: SourceEvaluator, file: str, tree: ast.Module, usage: Usage, *, direct: bool
 ) -> None:
-    """Add the reads in one file. ``direct``: it may look up variables without a descriptor."""
+    """Add the reads in a file. ``direct``: the file may look up variables without a descriptor."""
     nodes = list(ast.walk(tree))
     found: set[str] = set()
     notices = set(_notices(nodes))
@@ -366,7 +366,7 @@ def _name_in(node: ast.AST, *, declares: bool) -> str | None:
 
 
 def _notices(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield every node in the condition of an ``if`` that only reports a removal."""
+    """Yield every node in the condition and body of an ``if`` that only reports a removal."""
     for node in nodes:
         if isinstance(node, ast.If) and not node.orelse and all(map(_is_message, node.body)):
             text = " ".join(ast.unparse(part) for part in node.body)
@@ -474,8 +474,8 @@ class Release(Struct, frozen=True):
     """One release: its arguments by primary flag, its variables by name, and how its code uses
     them.
 
-    ``read`` holds the argument destinations and variable names that server code reads;
-    ``speculative`` the variables that control speculation.
+    ``read`` contains the argument destinations and variable names that server code reads;
+    ``speculative``, the variables that control speculation.
     """
 
     version: str
@@ -488,7 +488,7 @@ class Release(Struct, frozen=True):
 def extract(path: Path, *, usage: bool = True, version: str | None = None) -> Release:
     """Return the release in ``path`` (a ``sglang`` directory, its parent, or a wheel).
 
-    ``usage=False`` skips the search for code that reads each name, which is most of the work: every
+    ``usage=False`` skips the search for code that reads each name, which is most of the work. Every
     argument then counts as read and there are no variables. ``version`` is used if the package does
     not state its version. Raises :class:`ExtractError` if a file can't be parsed or no arguments
     are found.
@@ -576,7 +576,7 @@ def kind_of(declared: Declared) -> ArgumentKind:  # noqa: PLR0911
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in its JSON form; None if it can't be determined statically."""
+    """Return a value as JSON data; None if it can't be determined statically."""
     if isinstance(value, OpaqueValue):
         return None
     if isinstance(value, EnumMember):

@@ -1,4 +1,4 @@
-"""A package on disk that is read, never imported; its module-level names.
+"""A package on disk, read but never imported, and its module-level names.
 
 Names come from assignments, later changes to them, and imports. The value classes represent
 results of evaluation that are not plain Python values.
@@ -249,8 +249,8 @@ class Names(ABC):
     def statement(
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run a statement. Return its ``return`` value, wrapped, or None. ``only``: bind only this
-        name."""
+        """Run a statement. Return its ``return`` value as a 1-tuple, or None. ``only``: bind only
+        this name."""
 
     def lookup(self, name: str, scope: ExpressionScope) -> Any:
         """Return the value of a name: local, then global, then built-in."""
@@ -263,7 +263,7 @@ class Names(ABC):
         return OpaqueValue(name) if found is None else found[0]
 
     def global_name(self, file: str, name: str) -> tuple[Any] | None:
-        """Return the value of a module-level name, wrapped; None if the module has no such name."""
+        """Return the value of a module-level name as a 1-tuple; None if there is no such name."""
         key = (file, name)
         if key not in self._globals:
             self._globals[key] = None  # a name that depends on itself is unknown
