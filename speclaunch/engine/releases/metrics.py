@@ -45,11 +45,11 @@ class MetricNote(Struct, frozen=True):
     """The meaning of a value in some releases."""
 
     meaning: str
-    """The counted events or values, when the engine updates it, and pitfalls."""
+    """The counted events or values, when the engine updates them, and pitfalls."""
     source: str
     """Release and file that the note is based on."""
     versions: str = ""
-    """Releases for which the note holds; empty for all that have the metric."""
+    """Releases that the note applies to; empty for all that have the metric."""
 
 
 class Metric(Struct, frozen=True):
@@ -149,7 +149,9 @@ _REPORTER = "0.5.23 managers/scheduler_components/metrics_reporter.py"
 _SCHEDULER = f"0.4.6.post5 managers/scheduler.py log_decode_stats; {_REPORTER}"
 _TOKENIZER = "0.5.23 managers/tokenizer_manager.py"
 _COLLECTOR = "metrics/collector.py observe_one_finished_request"
-_EVERY = "Updated every `decode_log_interval` decode steps, at each prefill, every 30 s if idle."
+_EVERY = (
+    "Updated every `decode_log_interval` decode steps, at each prefill, and every 30 s if idle."
+)
 _IDLE = f"{_EVERY} An idle engine repeats the last value."
 _FINISHED = "Requests are counted when they finish."
 _MEAN = "Mean over the steps since the last update, over all requests of the rank"
@@ -164,8 +166,8 @@ _SETTING = (
 NOTES: Mapping[str, tuple[MetricNote, ...]] = {
     "spec_accept_length": (
         MetricNote(
-            f"{_MEAN}: tokens per verification: accepted drafts and the bonus token. 0 until the "
-            f"first update, and without speculation. {_IDLE} {_RANKS} `avg_spec_accept_length` of "
+            f"{_MEAN}: tokens per verification (accepted drafts and the bonus token). 0 until "
+            f"the first update, and without speculation. {_IDLE} {_RANKS} `avg_spec_accept_length` of "
             "`/get_server_info` is a mean since the start.",
             _SCHEDULER,
         ),
@@ -178,13 +180,13 @@ NOTES: Mapping[str, tuple[MetricNote, ...]] = {
         ),
         MetricNote(
             f"{_MEAN}: acceptance length divided by `speculative_num_draft_tokens`. The bonus "
-            "token counts as accepted: not below 1 / `speculative_num_draft_tokens`.",
+            "token counts as accepted, so the rate is at least 1 / `speculative_num_draft_tokens`.",
             "0.5.5.post3 managers/scheduler_metrics_mixin.py log_decode_stats",
             ">=0.5.5,<0.5.11",
         ),
         MetricNote(
             f"{_MEAN}: acceptance length divided by `speculative_num_steps` + 1. The bonus token "
-            "counts as accepted; too high for trees, whose drafts outnumber steps.",
+            "counts as accepted. Too high for trees, whose drafts outnumber steps.",
             "0.5.3.post3 managers/scheduler_metrics_mixin.py log_decode_stats",
         ),
     ),
@@ -240,7 +242,8 @@ NOTES: Mapping[str, tuple[MetricNote, ...]] = {
     ),
     "num_retracted_requests_total": (
         MetricNote(
-            "Retracted requests. Each TP rank counts the same; no series before the first.",
+            "Retracted requests. Each TP rank counts the same requests. No series before the first"
+            " retraction.",
             "0.5.7 managers/scheduler.py; 0.5.23 managers/scheduler.py",
         ),
     ),

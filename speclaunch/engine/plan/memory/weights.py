@@ -100,7 +100,7 @@ class CountedWeights(Struct, frozen=True, dict=True):
     """Bytes of an unquantized element."""
 
     def bytes(self, roles: Iterable[WeightRole] | None = None) -> int:
-        """Return the bytes of all matrices, or only of those with some roles."""
+        """Return the bytes of all matrices, or only of those in `roles`."""
         sizes = self.by_role
         return round(sum(sizes.values() if roles is None else (sizes[role] for role in roles)))
 
@@ -114,8 +114,7 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @cached_property
     def projections(self) -> Mapping[Shard, tuple[tuple[Matrix, Scheme | None], ...]]:
-        """One MLP projection of each shape, with its storage, by shard. One suffices because layers
-        are alike."""
+        """One MLP projection of each shape, with its storage, by shard (layers are alike)."""
         found: dict[Shard, dict[tuple[object, ...], tuple[Matrix, Scheme | None]]] = {}
         for matrix in self.matrices:
             if matrix.role is WeightRole.BODY and matrix.name.endswith(_PROJECTIONS):
@@ -190,7 +189,7 @@ _VOCABULARY = (WeightRole.EMBEDDING, WeightRole.HEAD)
 
 
 class Loaded(Struct, frozen=True):
-    """In-memory form of the weights that an engine loads.
+    """In-memory format of the weights that an engine loads.
 
     `aligned`: multiples to which mxfp4 experts are padded, for the expert size and the hidden size.
     """
@@ -204,8 +203,8 @@ class Loaded(Struct, frozen=True):
 def loaded_in(plan: Plan, stored: Quantised, element: int, ranks: Ranks) -> Loaded:
     """Return how a plan's version holds weights in memory. Raises UnknownValueError.
 
-    `create_weights` of srt/layers/quantization/mxfp4.py pads to 128 and 128 on Blackwell (256 and
-    256 up to 0.5.17), elsewhere only the expert size, to 64.
+    `create_weights` of srt/layers/quantization/mxfp4.py pads both sizes to 128 on Blackwell (256 up
+    to 0.5.17); elsewhere it pads only the expert size, to 64.
     """
     hardware = plan.facts.hardware
     aligned = (64, 1)
@@ -300,7 +299,7 @@ def _loaded_roles(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
     """Return the parts of a draft's checkpoint that remain in memory.
 
     `init_lm_head` (0.5.23 eagle_worker_v2.py:336, 0.4.6 eagle_worker.py:125): EAGLE and MTP use the
-    target's embedding and head; EAGLE-3 uses the head only if it has none itself.
+    target's embedding and head; EAGLE-3 uses the head only if the draft has none.
     """
     if draft.is_mtp:
         return frozenset({WeightRole.MTP})
@@ -427,7 +426,7 @@ def _peak(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> str:
     except UnknownValueError:
         return ""
     what = "the embedding is" if WeightRole.HEAD in roles else "embedding and head are"
-    return f"; {what} the target's, {more / _GIB:.2f} GiB more while it loads"
+    return f"; {what} the target's, {more / _GIB:.2f} GiB more while the draft loads"
 
 
 def _own_copies(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> float:

@@ -48,7 +48,7 @@ def resolve_pages(working: Working) -> None:
         _by_backend(working)
         if working.value(PAGE) is None:
             size = _default(working)
-            why = "the default: no backend needs larger pages"
+            why = "the default, because no backend needs larger pages"
             if size != 1:
                 why = "the default with aiter's vectorized cache layout"
             source = "sglang 0.5.23 arg_groups/overrides.py:1339, 0.4.6 server_args.py:77"
@@ -269,7 +269,7 @@ def _deepseek_v4(working: Working, source: str) -> None:
 
 
 def _nemotron_h(working: Working, source: str) -> None:
-    """Set the backend for the attention layers of a Mamba hybrid; triton only from 0.5.19."""
+    """Set the backend for the attention layers of a Mamba hybrid (triton from 0.5.19 on)."""
     major = _major(working)
     if working.in_versions("<0.5.19"):
         if major == 10 and working.value(BOTH) is None:
@@ -360,7 +360,7 @@ def drafts_chains(working: Working) -> bool:
 
 
 def _nothing(_: Working, __: str) -> None:
-    """Do nothing: the engine's rule affects no backend, or only backends of other platforms."""
+    """Do nothing, because the engine's rule affects no backend or only other platforms."""
 
 
 _OWN = "0.5.23 arg_groups/model_overrides"

@@ -215,7 +215,7 @@ def _piecewise(working: Working) -> None:
         return
     found = _first_refusal(_refuses_piecewise(working))
     if found is not None:
-        why = f"{found}: not supported with piecewise prefill graphs"
+        why = f"no piecewise prefill graphs: {found}"
         working.set(PIECEWISE, True, why, "sglang 0.5.10 server_args.py:1078")
 
 
@@ -287,7 +287,7 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
         found = _first_refusal(_refuses_breakable(working))
     if working.in_versions(">=0.5.16") and working.value("disaggregation_mode") == "decode":
         found = "the decode server of a disaggregated pair"
-    return (backend, why) if found is None else ("disabled", f"{found}: no prefill graphs")
+    return (backend, why) if found is None else ("disabled", f"no prefill graphs: {found}")
 
 
 def user_backend(working: Working) -> str | None:
