@@ -167,8 +167,8 @@ NOTES: Mapping[str, tuple[MetricNote, ...]] = {
     "spec_accept_length": (
         MetricNote(
             f"{_MEAN}: tokens per verification (accepted drafts and the bonus token). 0 until "
-            f"the first update, and without speculation. {_IDLE} {_RANKS} `avg_spec_accept_length` of "
-            "`/get_server_info` is a mean since the start.",
+            f"the first update, and without speculation. {_IDLE} {_RANKS} `avg_spec_accept_length` "
+            "of `/get_server_info` is a mean since the start.",
             _SCHEDULER,
         ),
     ),
