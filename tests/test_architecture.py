@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.loops import over
+from tests.support.loops import over, rows
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "speclaunch"
@@ -429,7 +429,7 @@ def test_one_module_starts_processes() -> None:
     assert {name: some for name, some in found.items() if some} == STARTS_PROCESSES
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "import subprocess as s\ns.Popen([])",

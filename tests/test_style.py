@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speclaunch.engine.releases.nearest import distance, nearest, suggest
-from tests.support.loops import over
+from tests.support.loops import over, rows
 from tests.support.style import (
     EXCEPTIONS,
     PAGES,
@@ -160,8 +160,8 @@ def test_every_exception_is_needed() -> None:
         assert phrase in (ROOT / file).read_text().lower() and reason
 
 
-@pytest.mark.parametrize(
-    ("source", "complaint"),
+@rows(
+    "source, complaint",
     [
         ('Fix("take it away")', "remove"),
         ('Fix(f"take {name} away, or set it")', "remove"),
@@ -183,7 +183,7 @@ def test_a_text_in_another_style_is_refused(source: str, complaint: str) -> None
     assert len(found) == 1 and complaint in found[0], found
 
 
-@pytest.mark.parametrize(
+@rows(
     "source",
     [
         'Fix("remove it")',
@@ -223,8 +223,8 @@ def test_did_you_mean_is_within_an_edit_distance(word: str, known: list[str]) ->
         assert goes_on or distance(word, name) <= max(1, len(word.lstrip("-")) // 4)
 
 
-@pytest.mark.parametrize(
-    ("word", "known", "meant"),
+@rows(
+    "word, known, meant",
     [
         ("helm", ["shell", "slime"], None),
         ("shel", ["shell", "slime"], "shell"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.core.heartbeat import Growth, Heartbeat, amount, announced_bytes, beating, duration
+from tests.support.loops import rows
 
 
 class Clock:
@@ -81,8 +82,8 @@ def test_growth_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
     assert growth.text() == "0 B so far"
 
 
-@pytest.mark.parametrize(
-    ("done", "expected", "speed", "text"),
+@rows(
+    "done, expected, speed, text",
     [
         (1_200_000_000, None, 38_000_000, "1.2 GB so far, 38 MB/s"),
         (1_200_000_000, 3_600_000_000, 38e6, "1.2 of 3.6 GB, 38 MB/s, about 1 min 3 s left"),
@@ -94,16 +95,16 @@ def test_amounts(done: int, expected: int | None, speed: float, text: str) -> No
     assert amount(done, expected, speed) == text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
+@rows(
+    "seconds, text",
     [(0.4, "0 s"), (59.9, "59 s"), (200, "3 min 20 s"), (3900, "1 h 5 min"), (183600, "2 d 3 h")],
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
+@rows(
+    "line, expected",
     [
         ("  Downloading torch-2.13.0-cp311-cp311-linux_x86_64.whl (915.2 MB)", 915_200_000),
         ("Downloading six-1.17.0-py2.py3-none-any.whl (11 kB)", 11_000),

@@ -14,10 +14,11 @@ from speclaunch.core.safe_text import (
     redact,
 )
 from speclaunch.serving.launch.journal import Journal, JournalHeader, PlanEntry, RecipeEntry
+from tests.support.loops import rows
 
 
-@pytest.mark.parametrize(
-    ("line", "shown"),
+@rows(
+    "line, shown",
     [
         ("  --api-key sk-123 \\", "  --api-key *** \\"),
         ("--api-key=sk-123", "--api-key=***"),
@@ -34,7 +35,7 @@ def test_secret_values_are_hidden(line: str, shown: str) -> None:
     assert masked(line) == shown
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         "--api-key $API_KEY",
@@ -57,7 +58,7 @@ def test_variables_whose_name_says_so_are_hidden(line: str) -> None:
     assert "abcdef" not in masked(line)
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     ["hf_qWmZkTbYcRdLsVpNuXoJ", "sk-9f2c1e7ab04d", "corr3ct-horse-battery", "glpat-8Jq2vR5t1Zk"],
 )
@@ -65,7 +66,7 @@ def test_a_secret(text: str) -> None:
     assert is_literal_secret(text)
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "",
@@ -97,7 +98,7 @@ def test_a_stand_in_for_a_secret(text: str) -> None:
     assert not is_literal_secret(text)
 
 
-@pytest.mark.parametrize(
+@rows(
     "name",
     [
         "GITHUB_PAT",
@@ -113,7 +114,7 @@ def test_a_name_of_a_secret(name: str) -> None:
     assert is_secret_variable(name)
 
 
-@pytest.mark.parametrize(
+@rows(
     "name",
     [
         *("PATH", "PWD", "MODEL_PATH", "PATCH", "SESSION", "TOKENIZER_PATH"),

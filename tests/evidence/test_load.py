@@ -12,7 +12,7 @@ from speclaunch.core.resources import rule_pages_dir
 from tests.support.evidence import engine, judging, pages, stored
 from tests.support.evidence.case import Case
 from tests.support.evidence.cases import BY_KEY, CASES
-from tests.support.loops import over
+from tests.support.loops import over, rows
 
 RUNS = stored.load()
 RAN = [case for case in CASES if case.key in RUNS]
@@ -88,8 +88,8 @@ def test_a_log_is_read_up_to_its_last_exception() -> None:
     assert run.lines[:2] == ["Load weight begin", "Load weight end. type=A"]
 
 
-@pytest.mark.parametrize(
-    ("begun", "ended", "phase"),
+@rows(
+    "begun, ended, phase",
     [
         (0, 0, "scheduler startup"),
         (1, 0, "target loading"),

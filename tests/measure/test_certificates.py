@@ -14,6 +14,7 @@ from speclaunch.measure.bench.sides import identity_of
 from speclaunch.measure.bench.stored import certificates_of
 from speclaunch.measure.bench.stored_names import stored_files, stored_length
 from speclaunch.serving import command
+from tests.support.loops import rows
 
 
 def store(folder: str, name: str, file: str, identity: list[str], result: dict[str, Any]) -> None:
@@ -52,8 +53,6 @@ def test_the_newest_results_of_the_same_command_with_their_lengths(
     )
 
 
-@pytest.mark.parametrize(
-    "odd", [{}, {"cells": 3}, {"cells": [1, {}]}, {"cells": [{"accept_length": "x"}]}]
-)
+@rows("odd", [{}, {"cells": 3}, {"cells": [1, {}]}, {"cells": [{"accept_length": "x"}]}])
 def test_results_of_any_form_have_a_length_or_none(odd: dict[str, Any]) -> None:
     assert stored_length(odd) is None

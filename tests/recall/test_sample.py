@@ -15,6 +15,7 @@ import pytest
 from campaigns.recalling.comparing import Line, compare
 from campaigns.recalling.generated import constraints, counts, section
 from campaigns.recalling.reporting import page
+from tests.support.loops import rows
 
 SAMPLE = Path(__file__).parent / "sample.jsonl.xz"
 ALLOWED_ALARMS = 0
@@ -51,8 +52,8 @@ def line(verdict: str, errors: int = 0, later: int = 0, message: str = "") -> Li
     )
 
 
-@pytest.mark.parametrize(
-    ("judged", "outcome"),
+@rows(
+    "judged, outcome",
     [
         (line("accepted"), "right"),
         (line("accepted", 1), "alarm"),

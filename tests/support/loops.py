@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -24,6 +24,12 @@ def each(cases: Iterable[Of], check: Callable[[Of], None], name: Callable[[Of], 
         pytest.fail(f"{len(failed)} of {count} failed:\n" + "\n".join(failed), pytrace=False)
 
 
+def named(test: Of, check: Callable[..., None]) -> Of:
+    """Return the test with the name and text of its check."""
+    test.__name__, test.__doc__, test.__module__ = check.__name__, check.__doc__, check.__module__
+    return test
+
+
 def over(
     cases: Iterable[Of], name: Callable[[Of], object] = str
 ) -> Callable[[Callable[[Of], None]], Callable[[], None]]:
@@ -34,7 +40,20 @@ def over(
         def test() -> None:
             each(cases, check, name)
 
-        test.__name__, test.__doc__ = check.__name__, check.__doc__
-        return test
+        return named(test, check)
+
+    return decorate
+
+
+def rows(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """Do what `pytest.mark.parametrize` does, in one test: a test by itself costs 5 ms."""
+    arguments = [name.strip() for name in names.split(",")]
+
+    def decorate(check: Callable[..., None]) -> Callable[[], None]:
+        def run(case: Any) -> None:
+            values = [case] if len(arguments) == 1 else case
+            check(**dict(zip(arguments, values, strict=True)))
+
+        return over(cases, lambda case: repr(case)[:200])(named(run, check))
 
     return decorate

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from speclaunch.core.resources import models_dir
 from speclaunch.engine.facts.checkpoint_file import LONG, SHORT, expanded
 from speclaunch.engine.facts.record_checkpoint import ranges
+from tests.support.loops import rows
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
@@ -222,8 +223,8 @@ def test_check_refuses_a_file_written_by_hand(tmp_path: Path) -> None:
     assert any("as the tool writes it" in found for found in checking.problems_of(index, tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
+@rows(
+    "change, problem",
     [
         ({"hidden_size": 32}, "hidden size"),
         ({"vocab_size": 999}, "vocabulary"),

@@ -18,6 +18,7 @@ from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.serving.launch.inputs import engine_argv, new_run_dir, secrets_file_of
 from tests.support import program
+from tests.support.loops import rows
 
 
 def run(*words: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
@@ -156,7 +157,7 @@ def test_the_help_groups_every_verb_once() -> None:
     assert [name for name in rows if name in expected] == expected
 
 
-@pytest.mark.parametrize("verb", ["lint", "bench run", "tune", "init", "render"])
+@rows("verb", ["lint", "bench run", "tune", "init", "render"])
 def test_a_file_is_named_alike_for_every_verb(verb: str) -> None:
     assert {"-o", "--output"} <= options_of(verb).keys()
 

@@ -16,6 +16,7 @@ from speclaunch.deployments.recipe.find_recipe import group_options, recipe_name
 from speclaunch.deployments.targets.assemble import RENDERERS
 from speclaunch.engine.releases.catalogue import held_versions, load
 from tests.app.verbs.shells import Shell, is_there
+from tests.support.loops import rows
 from tests.support.program import run
 
 NEWEST = load(held_versions()[-1])
@@ -112,7 +113,7 @@ def test_a_file_name_that_a_shell_would_execute_is_no_candidate(
     assert values("recipe=./") == ["recipe=./mine.yaml"]
 
 
-@pytest.mark.parametrize("words", [("",), ("x", "y", "="), ("--engine",), ("recipe=", "args.=", "~"),
+@rows("words", [("",), ("x", "y", "="), ("--engine",), ("recipe=", "args.=", "~"),
                                    ("recipe=x", "args.a.b.c="), ("'",), ("recipe=\0",), ("lint", "--engine=")])  # fmt: skip
 def test_odd_words_are_no_crash(words: tuple[str, ...]) -> None:
     candidates(words)

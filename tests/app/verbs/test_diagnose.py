@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import program
+from tests.support.loops import rows
 
 CORPUS = Path(__file__).resolve().parents[2] / "serving" / "launch" / "diagnosis" / "corpus"
 
@@ -57,8 +58,8 @@ def test_json_says_the_same() -> None:
     assert found["text"] == log.read_text().split("\n")[found["line"] - 1]
 
 
-@pytest.mark.parametrize(
-    ("name", "code", "word"),
+@rows(
+    "name, code, word",
     [
         ("cpu-eagle3-serves", 0, "The engine was stopped"),
         ("cpu-ngram-serves", 0, "no failure"),

@@ -14,6 +14,7 @@ import pytest
 from speclaunch.app.verbs.options import LintFormat
 from speclaunch.core.safe_text import CommandGuard, obeys_commands, printable
 from tests.support import program
+from tests.support.loops import rows
 
 STEERING = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
@@ -173,7 +174,7 @@ def test_a_pipe_of_a_ci_service_gets_no_command_in_a_file(
     assert not OBEYED.search(text) and not STEERING.search(text)
 
 
-@pytest.mark.parametrize(
+@rows(
     "pieces",
     [
         ["::error ::x"],
@@ -191,7 +192,7 @@ def test_a_command_is_broken_in_any_pieces(pieces: list[str]) -> None:
     assert not OBEYED.search("".join(map(guard.text, pieces)))
 
 
-@pytest.mark.parametrize("text", ["a::b", "std::x y\n", "## [x]", "[x]\n", "key: [1, 2]\n", ": x"])
+@rows("text", ["a::b", "std::x y\n", "## [x]", "[x]\n", "key: [1, 2]\n", ": x"])
 def test_other_text_is_unchanged(text: str) -> None:
     assert CommandGuard().text(text) == text == printable(text)
 

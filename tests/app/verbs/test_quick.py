@@ -12,6 +12,7 @@ from speclaunch.app.verbs import commands
 from speclaunch.app.verbs.app import QUICK, plain_options, quick_command, quick_explain
 from speclaunch.app.verbs.options import VerbOptions
 from speclaunch.app.verbs.verbs import Verb, verb_named
+from tests.support.loops import rows
 
 WORDS = (
     "x.sh", ".", "-", "--", "-h", "--eng", "--wrong", "-x", "-dv", "", "a b", "ü.yaml", "recipe=x", "x", "args.port=1",
@@ -53,7 +54,7 @@ def test_it_is_read_as_typer_reads_it(verb: Verb, monkeypatch: pytest.MonkeyPatc
     assert quickly > 100
 
 
-@pytest.mark.parametrize(
+@rows(
     "words",
     [
         ["lint"],
@@ -71,7 +72,7 @@ def test_what_people_write_is_read_quickly(words: list[str]) -> None:
     assert quick_command(words, {}) is not None
 
 
-@pytest.mark.parametrize(
+@rows(
     "words",
     [
         ["lint", "--help"],

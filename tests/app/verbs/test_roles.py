@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from speclaunch.app.verbs.completing import overrides
+from tests.support.loops import rows
 from tests.support.program import run
 
 Done = subprocess.CompletedProcess[str]
@@ -261,8 +262,8 @@ def test_migrate_tells_where_a_role_says_what_is_refused(tmp_path: Path) -> None
     assert ":8:" in done.stderr + done.stdout
 
 
-@pytest.mark.parametrize(
-    ("begun", "expected"),
+@rows(
+    "begun, expected",
     [
         ("roles.", ["roles.prefill.", "roles.decode."]),
         ("roles.decode.rep", ["roles.decode.replicas="]),

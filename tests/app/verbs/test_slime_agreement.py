@@ -8,6 +8,7 @@ import pytest
 
 from speclaunch.deployments.sources.slime import misspelt
 from tests.support import program
+from tests.support.loops import rows
 
 SCRIPT = """\
 SGLANG_ARGS=(
@@ -60,8 +61,8 @@ def test_the_verbs_agree(option: str, said: str, help_: str, tmp_path: Path) -> 
         assert "warning" in shown and "error:" not in shown and "error[" not in shown
 
 
-@pytest.mark.parametrize(
-    ("flag", "meant"),
+@rows(
+    "flag, meant",
     [
         ("--sglang-router-ipp", "--sglang-router-ip"),
         ("--sglang-router-request-timeot-sec", "--sglang-router-request-timeout-secs"),

@@ -12,6 +12,7 @@ from speclaunch.app.output.terminal import sparkline
 from speclaunch.app.verbs.watch import exit_code, watch_view
 from speclaunch.core import ExitCode
 from speclaunch.measure.watch_history import RankSpan, WatchedEngine, WatchEvent, WatchProblem
+from tests.support.loops import rows
 from tests.support.program import run
 from tests.support.serving.metrics_server import FakeMetrics, FakeRank, metrics_server
 
@@ -107,8 +108,8 @@ def test_ranks_and_problems_are_shown() -> None:
         assert part in text
 
 
-@pytest.mark.parametrize(
-    ("values", "width", "bars"),
+@rows(
+    "values, width, bars",
     [
         ([1.0, 2.0, None, 8.0], 10, "▁▂ █"),
         ([3.0, 3.0], 10, "▄▄"),

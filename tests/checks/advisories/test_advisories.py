@@ -26,7 +26,7 @@ from speclaunch.engine.plan.settings import UnknownValueError
 from speclaunch.engine.releases.catalogue import held_versions
 from speclaunch.engine.releases.versions import within
 from tests.support.checks.rules.harness import CASES, load_cases, plan_of, request_of
-from tests.support.loops import over
+from tests.support.loops import over, rows
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -145,8 +145,8 @@ def test_ranges(fields: dict[str, object], versions: str, text: str) -> None:
     assert not within("0.5.10.post1", versions)
 
 
-@pytest.mark.parametrize(
-    ("fields", "severity"),
+@rows(
+    "fields, severity",
     [
         ({"symptom": "refusal"}, Severity.ERROR),
         ({"symptom": "refusal", "confidence": "several-reports"}, Severity.WARNING),
@@ -164,8 +164,8 @@ def test_severities(fields: dict[str, object], severity: Severity) -> None:
     assert made(**fields).severity is severity
 
 
-@pytest.mark.parametrize(
-    ("value", "expected", "result"),
+@rows(
+    "value, expected, result",
     [
         (16, 16, True),
         (16, [1, 16], True),
@@ -266,8 +266,8 @@ def test_the_place_is_that_of_a_conditional_argument() -> None:
     assert finding.place == subject.place("port") != subject.place("speculative_algorithm")
 
 
-@pytest.mark.parametrize(
-    ("fields", "defect"),
+@rows(
+    "fields, defect",
     [
         ({"fixed": "0.5.11"}, "fixed in 0.5.11, not after 0.5.11"),
         ({"checked": "today"}, "`checked` is not a date: today"),

@@ -8,6 +8,7 @@ import pytest
 
 from speclaunch.checks.edit.migrate import Migration, migrate_commands
 from speclaunch.deployments.sources.files import read_text
+from tests.support.loops import rows
 
 SERVER = "python3 -m sglang.launch_server --model x"
 
@@ -110,8 +111,8 @@ def test_a_choice_that_is_gone_is_a_problem() -> None:
     assert migration.text == text
 
 
-@pytest.mark.parametrize(
-    ("text", "kept"),
+@rows(
+    "text, kept",
     [
         (f"X=int4\n{SERVER} --torchao-config $X --tp 2\n", "X=int4\n"),
         (f'X="int4"\n{SERVER} --tp 2 --torchao-config "$X"\n', 'X="int4"\n'),
@@ -218,8 +219,8 @@ def test_what_else_an_array_holds_is_not_lost() -> None:
     assert f'{SERVER} "${{A[@]}}"\n' in migration.text
 
 
-@pytest.mark.parametrize(
-    ("words", "becomes"),
+@rows(
+    "words, becomes",
     [
         ("--tp 8 --enable-ep-moe", "--tp 8 --ep-size=8"),
         ("--ep-size 2 --tp-size=4 --enable-ep-m", "--ep-size 2 --tp-size=4 --ep-size=4"),

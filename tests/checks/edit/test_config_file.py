@@ -13,6 +13,7 @@ from speclaunch.checks.edit.migrate import Migration, migrate_commands
 from speclaunch.checks.edit.migrate_file import following, migrate_config
 from speclaunch.deployments.sources.files import read_text
 from tests.support import program
+from tests.support.loops import rows
 
 CONFIG = """\
 # keep this
@@ -42,7 +43,7 @@ def test_keys_are_renamed_converted_and_removed() -> None:
     assert again.text == migration.text and not again.problems
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "{model-path: x, torchao-config: int4}\n",

@@ -19,12 +19,13 @@ from speclaunch.checks.edit.edits import (
     write_together,
 )
 from speclaunch.core.errors import InputError
+from tests.support.loops import rows
 
 SCRIPT = "#!/bin/sh\n# keep me\nserve \\\n  --old 1 \\\n  --gone 2 \\\n  --last 3\n"
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
+@rows(
+    "changes, expected",
     [
         ([Edit(4, 3, 5, "--new")], SCRIPT.replace("--old", "--new")),
         ([Edit(5, 3, 8, "")], SCRIPT.replace("  --gone 2 \\\n", "")),

@@ -13,6 +13,7 @@ from speclaunch.checks.rules.interface import DeploymentPlace, Fix
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import recipe_name
 from speclaunch.engine.releases.catalogue import load
+from tests.support.loops import rows
 
 VERSION = "0.5.23"
 STEPS = "speculative_num_steps"
@@ -94,7 +95,7 @@ REPLACED = {
 }
 
 
-@pytest.mark.parametrize("name", REPLACED)
+@rows("name", REPLACED)
 def test_another_value_in_a_shell(name: str) -> None:
     before, after = REPLACED[name]
     shown = "run.md" if name == "Windows" else "run.sh"
@@ -132,7 +133,7 @@ ADDED = {
 }
 
 
-@pytest.mark.parametrize("name", ADDED)
+@rows("name", ADDED)
 def test_an_argument_more_in_a_shell(name: str) -> None:
     before, after = ADDED[name]
     assert fixed(before, fix(page_size=4)) == after
@@ -156,7 +157,7 @@ REMOVED = {
 }
 
 
-@pytest.mark.parametrize("name", REMOVED)
+@rows("name", REMOVED)
 def test_an_argument_removed_from_a_shell(name: str) -> None:
     before, after = REMOVED[name]
     assert fixed(before, fix(page_size=None)) == after
@@ -176,7 +177,7 @@ ENV = {
 }
 
 
-@pytest.mark.parametrize("name", ENV)
+@rows("name", ENV)
 def test_a_variable_removed_from_a_shell(name: str) -> None:
     before, after = ENV[name]
     assert fixed(before, fix(X=None), "run.md" if "```" in before else "run.sh") == after

@@ -11,6 +11,7 @@ from speclaunch.checks.edit.migrate_recipe import is_recipe, migrate_recipe
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.engine.releases.argv import parse_argv
 from speclaunch.engine.releases.catalogue import load
+from tests.support.loops import rows
 
 
 def migrate(text: str, to: str, source: str | None = None, name: str = "x.sh") -> Migration:
@@ -108,9 +109,7 @@ def test_a_variable_of_a_unit_is_set_by_env(prefix: str) -> None:
     assert migration.text == expected
 
 
-@pytest.mark.parametrize(
-    ("to", "pinned"), [("0.5.10", False), ("0.5.12", True), ("0.5.14", False), ("0.5.23", False)]
-)
+@rows("to, pinned", [("0.5.10", False), ("0.5.12", True), ("0.5.14", False), ("0.5.23", False)])
 def test_spec_v2_stays_off_where_it_can(to: str, pinned: bool) -> None:
     text = "python -m sglang.launch_server --model-path x --speculative-algorithm EAGLE\n"
     migration = migrate(text, to, source="0.5.7")

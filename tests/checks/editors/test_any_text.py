@@ -23,6 +23,7 @@ from speclaunch.checks.editors.document import (
     read_settings,
 )
 from speclaunch.core.errors import Place
+from tests.support.loops import rows
 
 CODECS = [PositionCodec(one) for one in PositionEncodingKind]
 PIECES = [
@@ -78,8 +79,8 @@ def test_a_position_there_and_back_is_the_same_place(text: str, codec: PositionC
     assert positions.position(last + 1, 1) == positions.position(last, len(positions.lines[-1]) + 1)
 
 
-@pytest.mark.parametrize(
-    ("text", "above", "key", "word"),
+@rows(
+    "text, above, key, word",
     [
         ("args:\n  sp|", ("args",), None, "sp"),
         ("args:\n  tp_size: |", ("args",), "tp_size", ""),
@@ -101,8 +102,8 @@ def test_where_the_cursor_is_in_a_recipe(
     assert found is not None and (found.above, found.key, found.word) == (above, key, word)
 
 
-@pytest.mark.parametrize(
-    ("text", "flag", "word"),
+@rows(
+    "text, flag, word",
     [
         ("a --tp|", None, "--tp"), ("a --dtype fl|", "--dtype", "fl"), ("a --dtype=fl|", "--dtype", "fl"),
         ("a --dtype \\\n  |", "--dtype", ""), ("- --dtype\n- fl|", "--dtype", "fl"), ('"--dtype", "fl|', "--dtype", "fl"),

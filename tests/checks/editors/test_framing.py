@@ -12,6 +12,7 @@ import pytest
 
 from speclaunch.checks.editors.server import MAX_MESSAGE_BYTES, SKIPPED, BoundedInput
 from tests.checks.editors.editor import SERVER
+from tests.support.loops import rows
 
 
 def framed(body: bytes) -> bytes:
@@ -43,7 +44,7 @@ GARBAGE = {
 }
 
 
-@pytest.mark.parametrize("name", GARBAGE)
+@rows("name", GARBAGE)
 def test_the_next_message_is_found_behind_anything(name: str) -> None:
     data = framed(b"1") + GARBAGE[name] + framed(b"22") + framed(b"333")
     assert messages(data) == [b"1", b"22", b"333"]

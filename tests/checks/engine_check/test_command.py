@@ -19,6 +19,7 @@ from speclaunch.deployments.sources.requests import from_invocation
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.releases.catalogue import load as load_catalogue
 from tests.checks.engine_check.scripted_judge import MODEL, RELEASE, plan_of
+from tests.support.loops import rows
 
 
 def command(*words: str, **more) -> QueryCommand:  # type: ignore[no-untyped-def]
@@ -57,8 +58,8 @@ def test_no_secret_is_asked(words: tuple[str, ...]) -> None:
     assert "sk-4711ffe8" not in repr(found.question("cpu"))
 
 
-@pytest.mark.parametrize(
-    ("hardware", "machines"),
+@rows(
+    "hardware, machines",
     [
         ("h200:4", ("h200:4",)),
         ("h100", ("h100-80gb:2",)),

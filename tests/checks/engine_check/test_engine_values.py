@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from speclaunch.checks.engine_check.opinions import Opinion, with_engine_values
 from speclaunch.engine.plan.effective_arguments import ArgumentOutcome, effective_arguments
 from tests.checks.engine_check.scripted_judge import RELEASE, plan_of
+from tests.support.loops import rows
 
 
 def told(**resolved: Any) -> Opinion:
@@ -35,7 +34,7 @@ def test_another_value_than_ours_is_our_defect() -> None:
     assert asked.plan.value("page_size") == 64
 
 
-@pytest.mark.parametrize("engine", [16, 16.0, None, "auto", {"a": 1}])
+@rows("engine", [16, 16.0, None, "auto", {"a": 1}])
 def test_the_same_is_the_same(engine: Any) -> None:
     plan = plan_of("--page-size", "16", "--host", "0.0.0.0", "--api-key", "sk-4711ffe8")
     answer = told(page_size=engine, host="127.0.0.1", api_key="key")

@@ -10,6 +10,7 @@ import pytest
 
 from campaigns import judge_against_launch as tool
 from speclaunch.engine.facts.cpu_engine import CpuEngine
+from tests.support.loops import rows
 
 HEAD, *ROWS = tool.rows(tool.STORED)
 
@@ -49,8 +50,8 @@ REFUSED = {"accepted": False, "kind": "ValueError", "why": "no such size", "plac
 PLACE = "srt/server_args.py:1"
 
 
-@pytest.mark.parametrize(
-    ("real", "judged", "verdict"),
+@rows(
+    "real, judged, verdict",
     [
         ({"passed": True}, SAID, "accepted"),
         ({"passed": False, "error": "ValueError: no such size"}, REFUSED, "refused"),

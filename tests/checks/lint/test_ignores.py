@@ -10,6 +10,7 @@ from speclaunch.checks.rules.interface import Finding, Severity
 from speclaunch.core.errors import Place
 from tests.checks.lint.linting import ENGINE, GROUP, RECIPE, SERVER
 from tests.checks.lint.linting import Place as Folder
+from tests.support.loops import rows
 
 
 def finding(code: str, line: int, path: str = "a.yaml") -> Finding:
@@ -60,8 +61,8 @@ def test_two_comments_for_one_finding_are_both_used() -> None:
     assert said(text, finding("SPL211", 2)) == []
 
 
-@pytest.mark.parametrize(
-    ("comment", "complaint"),
+@rows(
+    "comment, complaint",
     [
         ("# speclaunch: ignore", "SPL092 an ignore comment without a code"),
         ("# speclaunch: ignore[]", "SPL092 an ignore comment without a code"),

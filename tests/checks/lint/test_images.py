@@ -12,6 +12,7 @@ from speclaunch.checks.rules.registry import all_rules
 from speclaunch.deployments.sources.wrappers import image_version
 from speclaunch.engine.releases.catalogue import held_versions
 from tests.support.lint_report import collect, lint
+from tests.support.loops import rows
 
 COMPOSE = """services:
   old:
@@ -45,8 +46,8 @@ def engines(path: Path, *versions: str) -> list[tuple[str, int, int]]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("image", "version"),
+@rows(
+    "image, version",
     [
         ("lmsysorg/sglang:v0.5.10.post1", "0.5.10.post1"),
         ("lmsysorg/sglang:v0.5.9-cu129-amd64", "0.5.9"),

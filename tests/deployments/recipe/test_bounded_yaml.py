@@ -18,6 +18,7 @@ from speclaunch.deployments.recipe.source import (
     events,
     is_small,
 )
+from tests.support.loops import rows
 
 DEEP = {
     "lists": "a: " + "[" * 50_000 + "]" * 50_000,
@@ -30,7 +31,7 @@ DEEP = {
 }
 
 
-@pytest.mark.parametrize("name", DEEP)
+@rows("name", DEEP)
 def test_what_is_deep_is_refused(name: str) -> None:
     for read in (compose_node, compose_nodes, lambda text: list(events(text))):
         with pytest.raises(BoundsError, match="nested more than 60 deep"):

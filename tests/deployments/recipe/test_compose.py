@@ -14,6 +14,7 @@ from speclaunch.deployments.recipe.compose import compose
 from speclaunch.deployments.recipe.find_recipe import recipe_names
 from speclaunch.deployments.recipe.load import load
 from speclaunch.deployments.recipe.resolve_values import register_resolvers
+from tests.support.loops import rows
 
 
 @pytest.fixture
@@ -290,8 +291,8 @@ def test_environment_values_become_text(tmp_path: Path) -> None:
     assert load(str(path)).deployment.engine.env == {"A": "True", "B": "1", "C": None, "D": "x"}
 
 
-@pytest.mark.parametrize(
-    ("overrides", "said"),
+@rows(
+    "overrides, said",
     [
         (["args.tp_size=2", "args.tp_size=4"], "args.tp_size is set twice: args.tp_size=2 and"),
         (["serving=public", "serving=local"], "serving is set twice"),

@@ -17,6 +17,7 @@ from speclaunch.deployments.recipe import schema
 from speclaunch.deployments.recipe.compose import compose
 from speclaunch.deployments.recipe.find_recipe import recipe_names
 from speclaunch.deployments.recipe.sections import PlainSection, plain_deployment, schema_paths
+from tests.support.loops import rows
 
 ROOT = Path(__file__).parents[3]
 VALUES = (
@@ -79,11 +80,12 @@ def test_what_is_not_said_is_the_same() -> None:
     assert same({"name": "x", "args": {}})
 
 
-@pytest.mark.parametrize("name", sorted(recipe_names()))
+@rows("name", sorted(recipe_names()))
 def test_our_recipes_are_plain(name: str) -> None:
     assert same({"name": name, **compose(name).values})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", sorted(schema_paths()))
 def test_each_value_at_each_key(path: str) -> None:
     for value in VALUES:

@@ -27,6 +27,7 @@ from speclaunch.engine.releases.command import render_args
 from speclaunch.engine.releases.renames import other_names
 from speclaunch.engine.releases.shell import check_values
 from tests.deployments.recipe.test_compose import BAD_FILES
+from tests.support.loops import rows
 from tests.support.program import COMMAND as PROGRAM
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "reference"
@@ -94,15 +95,15 @@ IN_ANOTHER_FILE = (
 """What no schema can tell: what is in other files, or in none, and what is no YAML."""
 
 
-def bad_files() -> Iterator[Any]:
+def bad_files() -> Iterator[str]:
     for case in BAD_FILES:
         written, message = case[0], case[1]
         twice = written.endswith("- engine: default\nargs: {}\n")
         if not twice and not any(one in message for one in IN_ANOTHER_FILE):
-            yield pytest.param(written, id=message)
+            yield written
 
 
-@pytest.mark.parametrize("written", list(bad_files()))
+@rows("written", list(bad_files()))
 def test_what_the_composition_refuses_of_a_file_is_refused(written: str) -> None:
     assert complaints(yaml.safe_load(written))
 
@@ -114,7 +115,7 @@ def misspelt(name: str) -> Iterator[str]:
     yield name.replace("_", "__", 1) if "_" in name else f"{name}_"
 
 
-@pytest.mark.parametrize("key", sorted(schema_paths()))
+@rows("key", sorted(schema_paths()))
 def test_a_misspelt_key_is_refused_wherever_it_stands(key: str) -> None:
     *sections, name = key.split(".")
     siblings = {one.rpartition(".")[2] for one in schema_paths() if one.count(".") == len(sections)}

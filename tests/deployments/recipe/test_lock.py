@@ -32,7 +32,7 @@ from speclaunch.deployments.recipe.lock_file import (
 from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.facts.packages import InstalledPackage
 from speclaunch.engine.facts.weight_files import HashedFile
-from tests.support.loops import each
+from tests.support.loops import each, rows
 
 FILES = (HashedFile("config.json", 10, "sha256:a"), HashedFile("model.safetensors", 20, "sha256:b"))
 LOCK = Lock(
@@ -119,13 +119,13 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("message", CHANGES)
+@rows("message", CHANGES)
 def test_each_difference_is_named(message: str) -> None:
     (found,) = lock_differences(LOCK, CHANGES[message])
     assert (found.message, found.refuses) == (message.rstrip(), True)
 
 
-@pytest.mark.parametrize(
+@rows(
     "change",
     [{"driver": "590.2"}, {"cpu": "Xeon"}, {"cpus": 2}, {"memory_gib": 64}, {"system": "Linux 7"}],
 )
@@ -135,7 +135,7 @@ def test_what_settings_do_not_depend_on_warns(change: dict[str, Any]) -> None:
     assert not found.refuses
 
 
-@pytest.mark.parametrize(
+@rows(
     "unknown",
     [
         LOCK,

@@ -15,6 +15,7 @@ from speclaunch.deployments.recipe.find_recipe import recipe_names
 from speclaunch.deployments.recipe.hydra_compose import hydra_compose
 from speclaunch.deployments.recipe.source import Composed
 from tests.support.corpora.wild_recipes import generated
+from tests.support.loops import rows
 
 
 def both(
@@ -47,6 +48,7 @@ def same(quick: Composed | None, stock: Any, text: str) -> bool:
     return True
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(recipe_names()))
 def test_our_recipes_go_the_quick_way(name: str) -> None:
     quick, stock = both(recipe_names()[name])
@@ -129,7 +131,7 @@ def test_what_is_usual_goes_the_quick_way(overrides: list[str]) -> None:
     assert overridden_alike(recipe_names()["eagle3_llama8b"], overrides)
 
 
-@pytest.mark.parametrize(
+@rows(
     "override",
     [
         "+args.port=1", "++args.port=1", "~args.port", "args.port", "args.port=", "args.x=[1,2]", "args.x='a b'", "args.x=1,2",

@@ -16,6 +16,7 @@ from speclaunch.deployments.recipe.source import (
     read_positions,
     read_source,
 )
+from tests.support.loops import rows
 
 
 def write(path: Path, text: str | bytes) -> Path:
@@ -118,7 +119,7 @@ def test_nothing_is_deeper_than_it_looks(parts: list[str]) -> None:
         assert _depth(text) <= depth_bound(text)
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "- - - - a",

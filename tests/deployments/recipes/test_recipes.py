@@ -25,6 +25,7 @@ from speclaunch.engine.releases.catalogue import load as load_catalogue
 from speclaunch.engine.releases.command import render_args
 from speclaunch.engine.releases.renames import other_names
 from tests.support.lint_report import collect, lint
+from tests.support.loops import rows
 
 RECIPES = sorted(recipe_names())
 
@@ -317,7 +318,7 @@ def test_every_documented_configuration_has_its_recipe() -> None:
     assert set(RECIPES) == set(DOCUMENTED) | set(CPU) | set(SEVERAL)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@rows("name", RECIPES)
 def test_composes_and_validates_under_its_own_name(name: str) -> None:
     recipe = loaded(name)
     assert recipe.deployment.name == name == recipe.path.stem
@@ -325,7 +326,7 @@ def test_composes_and_validates_under_its_own_name(name: str) -> None:
     assert not recipe.deployment.description.endswith(".")
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@rows("name", RECIPES)
 def test_header_says_what_it_needs_and_how_to_run_it(name: str) -> None:
     assert labelled(name, "Needs")
     assert labelled(name, "Source")
@@ -345,7 +346,7 @@ def test_override_of_the_header_changes_the_deployment(name: str) -> None:
     assert load(name, words[2:]).deployment != loaded(name).deployment
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@rows("name", RECIPES)
 def test_commands_in_comments_are_one_line_and_name_no_machine(name: str) -> None:
     text = (recipes_dir() / f"{name}.yaml").read_text(encoding="utf-8")
     assert not re.search(r"/work/|/home/|/tmp/", text)
@@ -353,7 +354,7 @@ def test_commands_in_comments_are_one_line_and_name_no_machine(name: str) -> Non
     assert text.endswith("\n")
 
 
-@pytest.mark.parametrize("name", sorted(DOCUMENTED))
+@rows("name", sorted(DOCUMENTED))
 def test_values_are_the_documented_ones(name: str) -> None:
     args, version, env = DOCUMENTED[name]
     deployment = loaded(name).deployment
@@ -441,7 +442,7 @@ def test_every_engine_it_names_knows_its_arguments(name: str) -> None:
         assert not render_args(deployment.args, deployment.engine.env, catalogue).problems, version
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@rows("name", RECIPES)
 def test_arguments_have_their_newest_name(name: str) -> None:
     newest = load_catalogue(held_versions()[-1])
     for argument in loaded(name).deployment.args:

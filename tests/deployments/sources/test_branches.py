@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from speclaunch.deployments.sources.files import read_shell
 from speclaunch.deployments.sources.interface import Word
 from tests.support.deployments.sources.helpers import SERVER, at, dropped, shell, texts
+from tests.support.loops import rows
 
 
 def certain(words: tuple[Word, ...]) -> list[str]:
@@ -28,8 +29,8 @@ def test_an_array_that_branches_fill() -> None:
     assert "line 7" in (conditions["--d"] or "")
 
 
-@pytest.mark.parametrize(
-    ("script", "known"),
+@rows(
+    "script, known",
     [
         ('if [[ -n "${X}" ]]; then A+=(--b "$X"); fi', False),
         ('[ "$X" ] && A+=(--b "$X")', False),
@@ -79,9 +80,7 @@ def test_one_value_is_no_beginning_of_another() -> None:
     assert not found.words[1].evaluated
 
 
-@pytest.mark.parametrize(
-    "head", ["bash", "ssh host", "sbatch", "docker exec -i c sh", "sudo -u x sh"]
-)
+@rows("head", ["bash", "ssh host", "sbatch", "docker exec -i c sh", "sudo -u x sh"])
 def test_a_script_on_standard_input(head: str) -> None:
     found = shell(f"export TP=2\n{head} <<'EOF'\nM=a\n{SERVER} --model $M --tp 2\nEOF\n")
     assert texts(found) == ["--model", "a", "--tp", "2"]
@@ -102,9 +101,7 @@ def test_a_script_that_is_written_is_read(head: str) -> None:
     assert any("cat" in text or "tee" in text for text in dropped(found))
 
 
-@pytest.mark.parametrize(
-    "head", ["cat <<EOF", "cat > notes.md <<EOF", "grep x <<EOF", "cat > pod.yaml <<EOF"]
-)
+@rows("head", ["cat <<EOF", "cat > notes.md <<EOF", "grep x <<EOF", "cat > pod.yaml <<EOF"])
 def test_a_text_that_is_shown_is_not_run(head: str) -> None:
     assert not read_shell(f"{head}\n{SERVER} --tp 2\nEOF\n", "x.sh").invocations
 
@@ -122,7 +119,7 @@ QUOTING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("wrapper", WRAPPERS)
+@rows("wrapper", WRAPPERS)
 def test_what_stands_before_a_command(wrapper: str) -> None:
     program = "-m sglang.launch_server" if wrapper.startswith("torchrun") else SERVER
     assert texts(shell(f"{wrapper} {program} --model a/b --tp 2\n")) == [

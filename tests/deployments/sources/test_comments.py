@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speclaunch.deployments.sources.comments import comments_of
+from tests.support.loops import rows
 
 SERVER = "python3 -m sglang.launch_server --model-path m"
 
@@ -159,8 +160,8 @@ def test_each_form_has_its_comments(name: str, text: str, windows: bool) -> None
     assert wrong == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
+@rows(
+    "name, text",
     [
         ("a.yaml", "a: [1\n# x\n"),
         ("a.py", "x = (\n# x\n"),

@@ -10,6 +10,7 @@ from speclaunch.deployments.sources.files import read_text, read_yaml
 from speclaunch.deployments.sources.interface import InvocationKind
 from speclaunch.deployments.sources.source_text import TemplateError
 from tests.support.deployments.sources.helpers import at, dropped, env, lint_text, only, texts
+from tests.support.loops import rows
 
 COMPOSE = """\
 x-env: &env
@@ -201,9 +202,7 @@ def test_kubernetes() -> None:
     assert at(script.words[1]) == (64, 12)
 
 
-@pytest.mark.parametrize(
-    "kind", ["Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicaSet", "InferenceService"]
-)
+@rows("kind", ["Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicaSet", "InferenceService"])
 def test_any_kind_of_object(kind: str) -> None:
     text = (
         f"apiVersion: x/v1\nkind: {kind}\nmetadata:\n  name: n\nspec:\n  template:\n    spec:\n"
@@ -232,8 +231,8 @@ def test_other_yaml_with_commands() -> None:
     assert at(reading.invocations[2].words[1]) == (9, 47)
 
 
-@pytest.mark.parametrize(
-    ("scalar", "places"),
+@rows(
+    "scalar, places",
     [
         ("sglang serve --a b", [(2, 17), (2, 21)]),
         ("'sglang serve --a b'", [(2, 18), (2, 22)]),
@@ -284,8 +283,8 @@ POD_WITHOUT_ARGUMENTS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("kind", "path"),
+@rows(
+    "kind, path",
     [
         ("ClusterServingRuntime", "engineConfig: {runner: %s}"),
         ("ClusterServingRuntime", "decoderConfig: {leader: {runner: %s}}"),

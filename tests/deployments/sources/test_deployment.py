@@ -22,6 +22,7 @@ from speclaunch.engine.releases.argv import parse_argv
 from speclaunch.engine.releases.catalogue import load as load_catalogue
 from speclaunch.engine.releases.command import render_args
 from speclaunch.engine.releases.shell import shell_command
+from tests.support.loops import rows
 
 COMMANDS = [
     ("0.5.11", "--model x --speculative-algorithm EAGLE --cuda-graph-max-bs 8 --tp 2"),
@@ -439,8 +440,8 @@ def test_an_empty_variable_is_what_it_is_to_bash(
     assert set(theirs) <= set(mine) and mine[0] == theirs[0]
 
 
-@pytest.mark.parametrize(
-    ("written", "line"),
+@rows(
+    "written, line",
     [
         ("${A:-x}${A:-y}", "${env_or:A,x}${env_or:A,y}"),
         ("${A:-x${B-y}}", '${env_or:A,"x${oc.env:B,y}"}'),

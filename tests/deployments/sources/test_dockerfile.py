@@ -14,6 +14,7 @@ from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import Invocation, Reading
 from speclaunch.deployments.sources.source_text import is_dockerfile
 from tests.support.deployments.sources.helpers import SERVER, at, env, only, slices, texts
+from tests.support.loops import rows
 
 FROM = "FROM lmsysorg/sglang:v0.5.9\n"
 
@@ -142,7 +143,7 @@ ECHO = (
 """A script that `echo` writes in a build: `\\n` ends its lines, `\\` those of the Dockerfile."""
 
 
-@pytest.mark.parametrize(
+@rows(
     "command",
     [
         'CMD ["/bin/bash", "/app/start.sh"]',

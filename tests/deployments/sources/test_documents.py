@@ -14,6 +14,7 @@ from speclaunch.core.errors import InputError
 from speclaunch.deployments.sources.files import read_markdown, read_text
 from speclaunch.deployments.sources.interface import Invocation
 from tests.support.deployments.sources.helpers import SERVER, at, only, slices, texts
+from tests.support.loops import rows
 
 COMMAND = f"{SERVER} --model-path a/b --tp 2"
 WORDS = ["--model-path", "a/b", "--tp", "2"]
@@ -46,7 +47,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@rows("form", FORMS)
 def test_each_form_of_a_command(form: str) -> None:
     text = FORMS[form]
     found = doc(text)
@@ -69,7 +70,7 @@ def test_a_container_in_prose() -> None:
     assert found.image == "lmsysorg/sglang:v0.5.9"
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         f"{SERVER} --model-path a/b starts the server.\n",
@@ -119,7 +120,7 @@ def test_fenced_manifests(language: str, text: str, indent: str) -> None:
     assert slices(whole, found) == WORDS
 
 
-@pytest.mark.parametrize("language", ["dockerfile", "Dockerfile", "docker", ""])
+@rows("language", ["dockerfile", "Dockerfile", "docker", ""])
 def test_fenced_dockerfiles(language: str) -> None:
     text = f"text\n\n  ```{language}\n  {DOCKER.replace(chr(10), chr(10) + '  ')}```\n"
     found = doc(text)
@@ -268,7 +269,7 @@ def test_hostile_documents_are_answered_soon(text: str) -> None:
     assert time.process_time() - start < 10
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         f"The command is {SERVER} --model-path m --tp 2",
@@ -286,7 +287,7 @@ def test_commands_that_people_paste(line: str) -> None:
     assert texts(found) == ["--model-path", "m", "--tp", "2"]
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         f"I run {SERVER} --model-path m --tp 2 and it fails",

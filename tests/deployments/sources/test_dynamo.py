@@ -14,6 +14,7 @@ from speclaunch.deployments.sources.interface import InvocationKind
 from speclaunch.deployments.sources.wrappers import tagged_version
 from tests.support.deployments.sources.helpers import at, dropped, env, lint_text, only, texts
 from tests.support.lint_report import collect
+from tests.support.loops import rows
 
 GRAPH = """\
 apiVersion: nvidia.com/v1alpha1
@@ -78,8 +79,8 @@ def test_components_of_the_newer_form() -> None:
     assert only(read_yaml(text, "g.yaml")).name == "g/decode"
 
 
-@pytest.mark.parametrize(
-    ("words", "kept"),
+@rows(
+    "words, kept",
     [
         ("--endpoint dyn://a.b.c --tp 2", "--tp 2"),
         ("--migration-limit=3 --tp 2", "--tp 2"),
@@ -129,8 +130,8 @@ def test_a_sidecar_is_no_server() -> None:
     assert not read_yaml(text, "x.yaml").invocations
 
 
-@pytest.mark.parametrize(
-    ("image", "release"),
+@rows(
+    "image, release",
     [
         ("nvcr.io/nvidia/ai-dynamo/sglang-runtime:0.3.2", None),
         ("nvcr.io/nvidia/ai-dynamo/sglang-runtime:0.4.0", "0.4.9.post6"),

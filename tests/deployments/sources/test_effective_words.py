@@ -12,6 +12,7 @@ from speclaunch.deployments.sources.interface import Invocation
 from speclaunch.deployments.sources.requests import from_invocation
 from speclaunch.engine.plan.request import Request
 from speclaunch.engine.releases.catalogue import load
+from tests.support.loops import rows
 
 MISSING = "arguments are required"
 
@@ -29,8 +30,8 @@ def refusals(request: Request) -> list[str]:
     return [problem.message for problem in request.problems]
 
 
-@pytest.mark.parametrize(
-    ("line", "version", "words", "refused"),
+@rows(
+    "line, version, words, refused",
     [
         # cli/serve.py:49 of 0.5.16; 0.5.15.post1 has no such function
         ("m --tp 2", "0.5.16", ["--model-path", "m", "--tp", "2"], False),
@@ -74,7 +75,7 @@ def test_a_missing_model_is_told_once() -> None:
     assert [MISSING in said for said in refusals(request)] == [True]
 
 
-@pytest.mark.parametrize("more", ['"$@"', "$EXTRA_ARGS", "${ARGS[@]}", "$MORE"])
+@rows("more", ['"$@"', "$EXTRA_ARGS", "${ARGS[@]}", "$MORE"])
 def test_what_may_be_any_number_of_words_is_no_argument(more: str) -> None:
     server = "python3 -m sglang.launch_server"
     for line in (f"{server} --model m {more} --tp 2", f"{server} --model m --tp 2 {more}"):

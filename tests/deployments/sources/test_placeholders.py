@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from speclaunch.deployments.sources.files import read_markdown, read_shell, read_text, read_yaml
 from speclaunch.deployments.sources.interface import Word
 from tests.support.deployments.sources.helpers import SERVER, only, shell, texts
+from tests.support.loops import rows
 
 BASH = shutil.which("bash")
 PASTED = (
@@ -58,8 +59,8 @@ def test_a_script_is_told_that_its_shell_redirects() -> None:
     assert "redirects from the file `draft`" in reading.misread[1].message
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@rows(
+    "text, words",
     [
         ("--tp <number of GPUs> --dp 2", ["<number of GPUs>"]),
         ("--model=<org>/<model> --dp 2", ["--model=<org>/<model>"]),
@@ -106,7 +107,7 @@ def test_an_array_of_a_script_with_placeholders() -> None:
     assert len(reading.misread) == 2
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "--model m < in.txt > out.txt",
@@ -124,7 +125,7 @@ def test_redirections_of_a_script_stay_what_they_are(text: str) -> None:
     assert all(word.evaluated for word in found.words)
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         """--model m --json-model-override-args '{"a": {"b": "<s>"}}'""",

@@ -22,7 +22,7 @@ from speclaunch.deployments.sources.python_values import ProgramPositions
 from speclaunch.deployments.sources.source_text import Document
 from tests.support.deployments.sources.helpers import at, env, lint_text, only
 from tests.support.lint_report import collect
-from tests.support.loops import over
+from tests.support.loops import over, rows
 
 HEAD = "import os, shlex, subprocess, sys\nimport sglang as sgl\n"
 
@@ -108,7 +108,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@rows("text", TEXTS)
 def test_other_ways_to_start_one(text: str) -> None:
     found = read(text)
     assert said(found) == "--model-path m --tp 2"
@@ -152,7 +152,7 @@ UNKNOWN += [
 ]
 
 
-@pytest.mark.parametrize(("text", "known"), UNKNOWN)
+@rows("text, known", UNKNOWN)
 def test_what_is_not_literal_is_unknown(text: str, known: str) -> None:
     assert said(read(text)) == known
 
@@ -175,7 +175,7 @@ NOTHING = [
 ]
 
 
-@pytest.mark.parametrize("text", NOTHING)
+@rows("text", NOTHING)
 def test_what_starts_nothing(text: str) -> None:
     assert not read_python(HEAD + text, "x.py").invocations
 

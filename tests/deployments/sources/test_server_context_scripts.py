@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-import pytest
-
 from speclaunch.deployments.sources.files import read_shell
 from speclaunch.deployments.sources.interface import Invocation
 from tests.deployments.sources.test_server_context import line, of, value
+from tests.support.loops import rows
 
 SERVER = "python3 -m sglang.launch_server --model-path meta/x"
 
@@ -105,7 +104,7 @@ def test_a_router_on_this_machine() -> None:
     assert [one.role for one in first.group.routers[0].upstreams] == ["worker", "worker"]
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         SERVER,
@@ -120,7 +119,7 @@ def test_a_script_without_a_deployment(text: str) -> None:
     assert all(one.server_context is None for one in servers(text))
 
 
-@pytest.mark.parametrize(
+@rows(
     "command",
     [
         "python3 -m sglang_router.launch_router --prefill http://a:1 2 --decode http://b:3",

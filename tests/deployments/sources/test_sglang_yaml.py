@@ -11,6 +11,7 @@ from speclaunch.deployments.sources.sglang_yaml import read_sglang_yaml
 from speclaunch.engine.releases.catalogue import load
 from speclaunch.engine.releases.entrypoint import config_refuses
 from tests.support.deployments.sources.helpers import at, dropped, texts
+from tests.support.loops import rows
 
 CONFIG = """\
 # a remark
@@ -113,8 +114,8 @@ def test_what_cannot_be_read(text: str, message: str) -> None:
     assert message in caught.value.problems[0].message
 
 
-@pytest.mark.parametrize(
-    ("key", "version", "refused"),
+@rows(
+    "key, version, refused",
     [
         ("disable_cuda_graph", "0.5.22", True),
         ("disable_fast_image_processor", "0.5.22", False),

@@ -8,7 +8,7 @@ from speclaunch.core.errors import InputError
 from speclaunch.deployments.sources.files import read_shell
 from speclaunch.deployments.sources.interface import InvocationKind
 from tests.support.deployments.sources.helpers import SERVER, at, dropped, env, shell, slices, texts
-from tests.support.loops import over
+from tests.support.loops import over, rows
 
 
 def test_a_command_over_several_lines() -> None:
@@ -36,7 +36,7 @@ def test_a_command_over_several_lines() -> None:
     assert [word.text for word in found.program] == ["python3", "-m", "sglang.launch_server"]
 
 
-@pytest.mark.parametrize(
+@rows(
     "program",
     [
         "python -m sglang.launch_server",
@@ -69,7 +69,7 @@ def test_programs_and_wrappers(program: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         "echo python -m sglang.launch_server --tp 2",
@@ -148,8 +148,8 @@ def test_words_of_a_text_that_is_split() -> None:
     assert [word.evaluated for word in found.words] == [True, True, True, False, True, True]
 
 
-@pytest.mark.parametrize(
-    ("word", "text", "why"),
+@rows(
+    "word, text, why",
     [
         ("$MODEL", "$MODEL", "`MODEL` is not set in this file"),
         ('"${BASE}/x"', "${BASE}/x", "`BASE` is not set in this file"),
@@ -416,8 +416,8 @@ def test_fragments_with_slips_still_give_their_commands() -> None:
     assert texts(shell(f"if x; then\n{SERVER} --tp 2\n")) == ["--tp", "2"]
 
 
-@pytest.mark.parametrize(
-    ("script", "line", "column", "message"),
+@rows(
+    "script, line, column, message",
     [
         ("a\nb 'c\nd", 2, 3, "a single quote is not closed"),
         ('x "a\n', 1, 3, "a double quote is not closed"),

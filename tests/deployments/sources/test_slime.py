@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from speclaunch.deployments.sources.files import read_markdown, read_shell, read_words
 from speclaunch.deployments.sources.interface import InvocationKind
 from speclaunch.engine.releases.catalogue import held_versions, load
 from tests.support.deployments.sources.helpers import at, dropped, env, shell, texts
+from tests.support.loops import rows
 
 ARRAY = """\
 SGLANG_ARGS=(
@@ -186,7 +185,7 @@ def test_arguments_of_the_engines_for_evaluation_are_said_not_to_be_judged() -> 
     assert not any("eval" in name for name in found.extras)
 
 
-@pytest.mark.parametrize(
+@rows(
     "command",
     [
         'python -u "${ROOT}/train_diffusion.py" ${SGLANG_ARGS[@]} --hf-checkpoint /m',

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from speclaunch.checks.edit.migrate_file import migrate_data
 from speclaunch.deployments.sources.deployment import to_deployment
 from speclaunch.deployments.sources.files import read_yaml
 from speclaunch.deployments.sources.interface import InvocationKind
 from tests.support.deployments.sources.helpers import at, dropped, env, lint_text, only, texts
+from tests.support.loops import rows
 
 RECIPE = """\
 name: job
@@ -70,9 +69,7 @@ def test_the_roles_of_a_recipe() -> None:
     assert texts(decode)[-2:] == ["--disaggregation-mode", "decode"]
 
 
-@pytest.mark.parametrize(
-    ("path", "known"), [("hf:org/m", "org/m"), ("org/m", "org/m"), ("/models/x", None), ("a", None)]
-)
+@rows("path, known", [("hf:org/m", "org/m"), ("org/m", "org/m"), ("/models/x", None), ("a", None)])
 def test_the_model(path: str, known: str | None) -> None:
     text = (
         f"model: {{path: '{path}'}}\nbackend: {{sglang_config: {{aggregated: {{tp-size: 2}}}}}}\n"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from speclaunch.deployments.sources.files import read_yaml
 from speclaunch.deployments.sources.wrappers import declared
 from tests.support.deployments.sources.helpers import at, env, only, texts
+from tests.support.loops import rows
 
 DSTACK = """\
 type: service
@@ -104,8 +103,8 @@ sglang:
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@rows(
+    "text, words",
     [
         (WORKFLOW, ["--model-path $MODEL --tp 2 --port 31000"]),
         (GITLAB, ["--model-path org/m --tp $OTHER"]),
@@ -123,8 +122,8 @@ def test_the_image_of_values() -> None:
     assert only(read_yaml(GITLAB, "x.yml")).image == "lmsysorg/sglang:v0.5.8"
 
 
-@pytest.mark.parametrize(
-    ("said", "known"),
+@rows(
+    "said, known",
     [
         ("H100:8", "h100:8"),
         ("H100", "h100"),

@@ -13,6 +13,7 @@ from speclaunch.deployments.sources.sglang_yaml import looks_like
 from speclaunch.deployments.sources.source_text import TemplateError, template_of
 from tests.app.verbs.test_cli import run
 from tests.support.lint_report import collect
+from tests.support.loops import rows
 
 DEPLOYMENT = """{{- if .Values.enabled }}
 apiVersion: apps/v1
@@ -72,8 +73,8 @@ def test_a_file_of_a_chart_without_marks_is_judged(chart: Path) -> None:
     assert source.template is None and len(source.invocations) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
+@rows(
+    "name, text",
     [
         ("run.sh.j2", "{{ python }} -m {{ module }} --model-path {{ model }} # sglang serve\n"),
         ("pod.yaml", "model: {{ sglang_model }}\n"),
@@ -90,8 +91,8 @@ def test_a_template_that_shows_no_command(name: str, text: str) -> None:
         read_text(text, name)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
+@rows(
+    "name, text",
     [
         ("run.sh", "docker inspect -f '{{range .Mounts}}{{.Source}}{{end}}' x\n"),
         ("run.sh", "cat > t.jinja <<'E'\n{% for m in messages %}\n{{ m }}\n{% endfor %}\nE\n"),
@@ -119,8 +120,8 @@ def test_marks_in_quoted_words_are_unknown_values() -> None:
     assert to_deployment(invocation, "x", "0.5.23").args["tp_size"].value == "???"
 
 
-@pytest.mark.parametrize(
-    ("text", "is_one"),
+@rows(
+    "text, is_one",
     [
         ("model-path: m\ntp-size: 2\n", True),
         ("model_path: m\nspeculative_num_steps: 2\nmine: 1\n", True),

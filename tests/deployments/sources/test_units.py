@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from speclaunch.deployments.sources.files import read_markdown, read_text
 from tests.support.deployments.sources.helpers import at, dropped, env, only, texts
+from tests.support.loops import rows
 
 UNIT = """\
 [Unit]
@@ -54,8 +53,8 @@ def test_the_environment_of_a_unit() -> None:
     assert dropped(found) == ["EnvironmentFile=-/etc/sglang.env"]
 
 
-@pytest.mark.parametrize(
-    ("start", "expected"),
+@rows(
+    "start, expected",
     [
         ("/usr/bin/sglang serve m --tp 2", {"A": "1"}),
         ("-/usr/bin/env B=2 sglang serve m --tp 2", {"A": "1", "B": "2"}),

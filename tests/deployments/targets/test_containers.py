@@ -14,6 +14,7 @@ from speclaunch.engine.releases.command import RenderedArgs, RenderedArgument
 from speclaunch.engine.releases.images import official_image
 from tests.deployments.targets import deployments
 from tests.support import program
+from tests.support.loops import rows
 
 PODS = ("kubernetes", "leaderworkerset", "rolebasedgroup")
 
@@ -39,8 +40,8 @@ def containers(value: Any) -> list[dict[str, Any]]:
     return own + [found for one in value.values() for found in containers(one)]
 
 
-@pytest.mark.parametrize(
-    ("version", "vendor", "gpu", "image"),
+@rows(
+    "version, vendor, gpu, image",
     [
         ("0.4.7.post1", "nvidia", "h100", "lmsysorg/sglang:v0.4.7.post1-cu124"),
         ("0.4.8.post1", "nvidia", "h100", "lmsysorg/sglang:v0.4.8.post1-cu126"),

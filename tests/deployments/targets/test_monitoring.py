@@ -37,6 +37,7 @@ from speclaunch.deployments.targets.monitoring import (
 from speclaunch.engine.releases.catalogue import held_versions
 from speclaunch.engine.releases.metrics import series_of
 from tests.support import TESTS, program
+from tests.support.loops import rows
 
 BASELINES = (None, Baseline(3.4, "certificate x"))
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
@@ -318,8 +319,8 @@ def test_a_text_with_another_meaning_is_refused(
         rendered(renderer(), found)
 
 
-@pytest.mark.parametrize(
-    ("expression", "problem"),
+@rows(
+    "expression, problem",
     [
         ("sglang:spec_accept_length", None),
         ('rate(sglang:cuda_graph_passes_total{mode=~"decode_.*",job="a{b}"}[5m])', None),

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from speclaunch.engine.facts.read_checkpoint import from_config
+from tests.support.loops import rows
 
 OLD, NEW = "0.5.9", "0.5.10.post1"
 LENGTH = 4096
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 
-@pytest.mark.parametrize(
-    ("changes", "old", "new"),
+@rows(
+    "changes, old, new",
     [
         ({}, 4096, 4096),
         ({"seq_length": 1000}, 1000, 1000),

@@ -10,10 +10,11 @@ from speclaunch.core.errors import InputError
 from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.engine.facts.hardware import Hardware, Vendor, declare, hardware_names
 from speclaunch.engine.facts.hardware_probe import probe_hardware
+from tests.support.loops import rows
 
 
-@pytest.mark.parametrize(
-    ("said", "name", "count", "capability"),
+@rows(
+    "said, name, count, capability",
     [
         ("h100", "h100-80gb", 1, 90),
         ("H100-80GB:8", "h100-80gb", 8, 90),
@@ -54,8 +55,8 @@ def test_every_name_means_itself() -> None:
     assert declare("h200").memory_mib == 143771
 
 
-@pytest.mark.parametrize(
-    ("said", "hint"),
+@rows(
+    "said, hint",
     [
         ("h1000", "h100-80gb"),
         ("rtx4080", "rtx4090"),
@@ -142,8 +143,8 @@ def test_the_least_of_different_gpus_counts() -> None:
     assert library.ended == 1
 
 
-@pytest.mark.parametrize(
-    ("visible", "indices"),
+@rows(
+    "visible, indices",
     [
         ("0", [0]),
         (" 1 , 0", [1, 0]),
@@ -159,8 +160,8 @@ def test_the_visible_gpus(visible: str, indices: list[int]) -> None:
     assert [gpu.index for gpu in found.gpus] == indices
 
 
-@pytest.mark.parametrize(
-    ("library", "environment", "said"),
+@rows(
+    "library, environment, said",
     [
         (Library(), {"CUDA_VISIBLE_DEVICES": ""}, "leaves no GPU"),
         (Library(), {"CUDA_VISIBLE_DEVICES": "-1"}, "leaves no GPU"),

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from speclaunch.engine.facts.engines import choose_hardware
 from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.engine.facts.hardware import AUTO, Hardware, declare
+from tests.support.loops import rows
 
 HERE = declare("a100-40gb")
 NOTHING = UnknownFact("the GPUs", "no driver answers")
 
 
-@pytest.mark.parametrize(
-    ("given", "named", "machine", "here_first", "chosen"),
+@rows(
+    "given, named, machine, here_first, chosen",
     [
         ("h100:8", "h200", HERE, False, "h100:8"),
         ("h100:8", "h200", HERE, True, "h100:8"),

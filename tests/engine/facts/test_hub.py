@@ -29,6 +29,7 @@ from speclaunch.engine.facts.hub import (
     revision_of,
 )
 from tests.support.hub_server import COMMIT, Answer, Handler, HubServer, serving
+from tests.support.loops import rows
 
 CONFIG = {"hidden_size": 8, "num_hidden_layers": 2}
 VOCABULARY = {"model": {"vocab": {"a": 0, "b": 1}}}
@@ -269,7 +270,7 @@ def test_a_mirror_without_pages_of_models(hub: HubServer) -> None:
     assert (found.gated, found.weight_bytes, found.source) == (None, None, "hub@v1")
 
 
-@pytest.mark.parametrize("revision", ["main", "v1.0", "refs/pr/1", COMMIT])
+@rows("revision", ["main", "v1.0", "refs/pr/1", COMMIT])
 def test_the_source_says_the_revision(revision: str) -> None:
     assert revision_of(hub_source(revision)) == revision
     assert revision_of("directory") is None

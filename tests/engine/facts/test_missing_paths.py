@@ -10,6 +10,7 @@ import pytest
 from speclaunch.engine.facts.missing_paths import _READ, missing_paths
 from speclaunch.engine.releases.catalogue import held_versions, load
 from speclaunch.engine.releases.command import render_args
+from tests.support.loops import rows
 
 DRAFT = {"speculative_algorithm": "EAGLE3", "speculative_draft_model_path": "/nope/draft"}
 
@@ -21,8 +22,8 @@ def missing(args: dict[str, Any], version: str = "0.5.23", **more: Any) -> list[
     return [one.message for one in missing_paths(spelling, catalogue, **more)]
 
 
-@pytest.mark.parametrize(
-    ("args", "path"),
+@rows(
+    "args, path",
     [
         ({"model_path": "/nope/model"}, "model_path: /nope/model"),
         ({"model_path": "./nope"}, "model_path: ./nope"),
@@ -58,7 +59,7 @@ def test_a_path_that_is_not_there(args: dict[str, Any], path: str) -> None:
     assert said.startswith(path)
 
 
-@pytest.mark.parametrize(
+@rows(
     "args",
     [
         {"model_path": "models/none"},  # may be a name on the hub

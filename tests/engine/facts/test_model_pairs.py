@@ -22,6 +22,7 @@ from speclaunch.engine.facts.known_models import (
     same_model,
     targets_of,
 )
+from tests.support.loops import rows
 
 ROOT = Path(__file__).resolve().parents[3]
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -63,8 +64,8 @@ def test_another_export_of_a_target_takes_its_drafts_with_less_certainty() -> No
     assert same.sibling == LLAMA and same.confidence == "medium"
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
+@rows(
+    "one, other, same",
     [
         ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B-FP8", True),
         ("unsloth/Llama-3.3-70B-Instruct-bnb-4bit", "meta-llama/Llama-3.3-70B-Instruct", True),
@@ -150,8 +151,8 @@ def test_facts_have_them_where_the_index_is_asked() -> None:
     assert gather(LLAMA, None).made_for_target == ()
 
 
-@pytest.mark.parametrize(
-    ("said", "meant"),
+@rows(
+    "said, meant",
     [
         ("Qwen3-8B", "Qwen/Qwen3-8B"),
         ("qwen/qwen3-8b", "Qwen/Qwen3-8B"),

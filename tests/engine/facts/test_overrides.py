@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from speclaunch.deployments.sources.requests import from_words
@@ -12,6 +11,7 @@ from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.facts.read_checkpoint import from_config, overridden
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.releases.catalogue import load
+from tests.support.loops import rows
 
 CONFIG: dict[str, Any] = {
     "architectures": ["Qwen2ForCausalLM"],
@@ -51,8 +51,8 @@ def test_parts_and_the_scaling_of_positions_are_merged() -> None:
     assert (changed.hidden_size, changed.vocab_size) == (64, 200)
 
 
-@pytest.mark.parametrize(
-    ("text", "layers"),
+@rows(
+    "text, layers",
     [
         ('{"num_hidden_layers": 4}', 4),
         ("{}", 28),
@@ -70,8 +70,8 @@ def test_the_plan_has_the_updated_facts(text: str, layers: int | None) -> None:
         assert found is not None and found.num_hidden_layers == layers
 
 
-@pytest.mark.parametrize(
-    ("config", "changes", "lengths"),
+@rows(
+    "config, changes, lengths",
     [
         # what 0.5.23 said of each: transformers 5 fills in the original length of what a config.json
         # scales, but not of what is changed afterwards

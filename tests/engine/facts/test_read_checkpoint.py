@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from speclaunch.engine.facts.facts import Checkpoint, PartialConfig, UnknownFact, UnknownValueError
 from speclaunch.engine.facts.read_checkpoint import from_config, read_checkpoint
+from tests.support.loops import rows
 
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -57,8 +58,8 @@ def test_a_dense_model(tmp_path: Path) -> None:
     assert found.is_eagle3 is False
 
 
-@pytest.mark.parametrize(
-    ("changes", "length"),
+@rows(
+    "changes, length",
     [
         ({"rope_scaling": None}, 131072),
         ({"rope_scaling": {"type": "linear", "factor": 2.0}}, 262144),
@@ -114,8 +115,8 @@ def test_drafts() -> None:
     assert dflash.aux_hidden_layers == (1, 9)
 
 
-@pytest.mark.parametrize(
-    ("config", "method"),
+@rows(
+    "config, method",
     [
         ({"quantization_config": {"quant_method": "FP8"}}, "fp8"),
         ({"text_config": {"quantization_config": {"quant_method": "awq"}}}, "awq"),

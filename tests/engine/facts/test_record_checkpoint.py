@@ -22,6 +22,7 @@ from speclaunch.engine.facts.record_checkpoint import publishable, store_facts, 
 from speclaunch.engine.facts.record_checkpoint import recorded as facts_of
 from speclaunch.engine.facts.tensors import stored_tensors
 from speclaunch.measure.advice.checkpoints import FACTS, fact_value
+from tests.support.loops import rows
 
 CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 8, "num_hidden_layers": 2}
 HERE = Origin(FactSource.REPOSITORY, "here")
@@ -149,7 +150,7 @@ def test_the_tensors_of_a_draft_are_known_without_its_files(tmp_path: Path) -> N
     assert there.tensors.integers("d2t") is None and there.tensors.row("fc.weight", 0) is None
 
 
-@pytest.mark.parametrize(
+@rows(
     "shapes",
     [
         {},
@@ -195,8 +196,8 @@ def test_what_is_nobodys_business_is_left_out_and_said_to_be(
     assert str(tmp_path) not in text
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
+@rows(
+    "key, value",
     [
         ("mask_token", "<|MASK|>"),
         ("num_key_value_heads", 8),

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from speclaunch.engine.facts.weight_files import CheckpointWeights, read_weights
+from tests.support.loops import rows
 
 LAYERS = 4
 TARGET = [f"model.layers.{layer}.mlp.up_proj.weight" for layer in range(LAYERS)]
 
 
-@pytest.mark.parametrize(
+@rows(
     "name",
     [
         "model.layers.4.eh_proj.weight",  # DeepSeek, GLM, Step, Bailing: the layer behind the last
@@ -38,7 +39,7 @@ def test_the_names_of_draft_layers(name: str) -> None:
     assert CheckpointWeights(frozenset([*TARGET, name])).has_mtp(LAYERS) is True
 
 
-@pytest.mark.parametrize(
+@rows(
     "name",
     [
         "model.layers.3.mlp.down_proj.weight",
@@ -61,8 +62,8 @@ def test_without_the_number_of_layers_only_a_name_of_its_own_tells() -> None:
     assert CheckpointWeights().has_mtp(LAYERS) is None
 
 
-@pytest.mark.parametrize(
-    ("names", "there"),
+@rows(
+    "names, there",
     [(["d2t"], True), (["model.d2t", "t2d"], True), (["t2d", "midlayer.x"], False), ([], False)],
 )
 def test_the_map_of_a_reduced_vocabulary(names: list[str], there: bool) -> None:

@@ -30,6 +30,7 @@ from tests.engine.plan.resolving import (
     model,
     plan,
 )
+from tests.support.loops import rows
 
 CHAIN = (
     "--speculative-algorithm EAGLE3 --speculative-draft-model-path d --speculative-num-steps 3 "
@@ -40,8 +41,8 @@ DRAFTED = "--speculative-algorithm EAGLE3 --speculative-draft-model-path d"
 BACKEND = "attention_backend"
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "machine", "backend"),
+@rows(
+    "version, words, machine, backend",
     [
         ("0.5.23", "", H100, "fa3"),
         ("0.5.23", CHAIN, H100, "fa3"),
@@ -59,8 +60,8 @@ def test_the_default_for_heads(version: str, words: str, machine: Hardware, back
     assert plan(version, words, hardware=machine).value(BACKEND) == backend
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "backend"),
+@rows(
+    "version, words, backend",
     [
         ("0.5.3.post3", CHAIN, "fa3"),
         ("0.5.4.post3", CHAIN, "fa3"),
@@ -85,8 +86,8 @@ def test_a_chain_has_trtllm_mha_on_blackwell() -> None:
     assert plan("0.5.7", TREE, hardware=B200).value(BACKEND) == "flashinfer"
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "backend"),
+@rows(
+    "version, words, backend",
     [
         ("0.5.3.post3", "--speculative-algorithm NGRAM", "flashinfer"),
         ("0.5.3.post3", DRAFTED, "flashinfer"),
@@ -144,8 +145,8 @@ def between(
     return resolve(request, Facts(LLAMA, None, machine))
 
 
-@pytest.mark.parametrize(
-    ("version", "machine", "backend"),
+@rows(
+    "version, machine, backend",
     [
         ("0.4.6.post5", H100, "fa3"),
         ("0.4.6.post5", B200, "triton"),
@@ -191,8 +192,8 @@ def test_one_backend_for_both_phases_is_the_backend() -> None:
     assert plan("0.5.23", words).value(BACKEND) == "triton"
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "page"),
+@rows(
+    "version, words, page",
     [
         ("0.4.6.post5", "--attention-backend flashmla", 64),
         ("0.5.23", "--attention-backend flashmla --page-size 16", 64),
@@ -206,8 +207,8 @@ def test_pages_of_latent_attention(version: str, words: str, page: int) -> None:
     assert plan(version, words, target=DEEPSEEK, hardware=B200).value("page_size") == page
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "page"),
+@rows(
+    "version, words, page",
     [
         ("0.5.16", "--attention-backend trtllm_mha --page-size 128", 64),
         ("0.5.17", "--attention-backend trtllm_mha --page-size 128", 128),
@@ -228,8 +229,8 @@ def test_a_forced_page_is_a_change_that_users_must_know() -> None:
     assert "64, not 16" in found.reasons["page_size"].why
 
 
-@pytest.mark.parametrize(
-    ("version", "architecture", "machine", "backend"),
+@rows(
+    "version, architecture, machine, backend",
     [
         ("0.5.3.post3", "GptOssForCausalLM", H100, "fa3"),
         ("0.5.23", "GptOssForCausalLM", B200, "trtllm_mha"),
@@ -247,8 +248,8 @@ def test_models_with_a_choice_of_their_own(
     assert architecture in found.reasons[BACKEND].why
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "graphs"),
+@rows(
+    "version, words, graphs",
     [
         ("0.5.14", "", "tc_piecewise"),
         ("0.5.14", "--attention-backend torch_native", "disabled"),

@@ -5,19 +5,18 @@
 
 from __future__ import annotations
 
-import pytest
-
 from speclaunch.engine.facts.hardware import Hardware
 from speclaunch.engine.plan.plan import ChangeKind
 from tests.engine.plan.resolving import B200, H100, changes, model, plan
+from tests.support.loops import rows
 
 QWEN, GLM, NEMOTRON = "Qwen3NextForCausalLM", "Glm4MoeForCausalLM", "NemotronHForCausalLM"
 FALCON, KIMI = "FalconH1ForCausalLM", "KimiLinearForCausalLM"
 TRTLLM = "--attention-backend trtllm_mha"
 
 
-@pytest.mark.parametrize(
-    ("version", "architecture", "words", "machine", "overlap_off", "radix_off"),
+@rows(
+    "version, architecture, words, machine, overlap_off, radix_off",
     [
         ("0.5.4.post3", KIMI, "", H100, False, True),
         ("0.5.8.post1", KIMI, "", H100, False, True),

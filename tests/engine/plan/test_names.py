@@ -22,6 +22,7 @@ from speclaunch.engine.releases.catalogue import (
     released_names,
 )
 from tests.engine.plan.resolving import plan
+from tests.support.loops import rows
 
 PACKAGE = Path(speclaunch.__file__).parent
 ASKS = {
@@ -40,7 +41,7 @@ TAKES_PLAN = {"number", "attention_backend"}
 OTHERS = {"CUDA_VISIBLE_DEVICES"}
 
 
-@pytest.mark.parametrize(
+@rows(
     "ask",
     ["value", "user_value", "is_set", "default", "written_name", "has_argument", "env", "env_flag"],
 )

@@ -7,6 +7,7 @@ import pytest
 from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.facts.hardware import Hardware
 from tests.engine.plan.resolving import B200, H100, LLAMA, MI300X, model, plan
+from tests.support.loops import rows
 
 DRAFT = "speculative_draft_attention_backend"
 NEMOTRON = model("NemotronHForCausalLM")
@@ -18,8 +19,8 @@ _TREE = f"{_EAGLE} --speculative-eagle-topk 4 --speculative-num-draft-tokens 8"
 _DSPARK = "--speculative-algorithm DSPARK --speculative-draft-model-path d"
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "hardware", "expected"),
+@rows(
+    "version, words, hardware, expected",
     [
         ("0.5.23", _CHAIN, B200, "trtllm_mha"),
         ("0.5.19", _CHAIN, B200, "trtllm_mha"),
@@ -58,8 +59,8 @@ def test_the_draft_of_kimi_k3() -> None:
     assert plan("0.5.16", _DSPARK, target=target, hardware=B200).value(DRAFT) is None
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "expected"),
+@rows(
+    "version, words, expected",
     [
         ("0.5.23", "", False),
         ("0.5.22", "", False),
@@ -74,8 +75,8 @@ def test_an_lm_head_of_its_own_needs_ranks(version: str, words: str, expected: b
     assert found.value("enable_dp_lm_head") is expected
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "radix_off", "overlap_off"),
+@rows(
+    "version, words, radix_off, overlap_off",
     [
         ("0.5.8.post1", _CHAIN, True, True),
         ("0.5.8.post1", "", False, True),
@@ -94,8 +95,8 @@ def test_cached_states_of_nemotron_h(
     assert found.value("disable_overlap_schedule") is overlap_off
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "hardware", "expected"),
+@rows(
+    "version, words, hardware, expected",
     [
         ("0.5.18", f"{_CHAIN} --disable-radix-cache", B200, "auto"),
         ("0.5.19", f"{_CHAIN} --disable-radix-cache", B200, "extra_buffer"),
@@ -126,8 +127,8 @@ def test_amd_gpus_speculate_without_cached_states(version: str, radix_off: bool)
     assert found.value("disable_radix_cache") is radix_off
 
 
-@pytest.mark.parametrize(
-    ("version", "target", "strategy"),
+@rows(
+    "version, target, strategy",
     [
         ("0.5.12.post1", NEMOTRON, "no_buffer"),  # its branch calls a hook of another file
         ("0.5.14", NEMOTRON, "extra_buffer"),
@@ -152,8 +153,8 @@ def test_states_that_are_not_cached_let_the_schedule_overlap() -> None:
     assert found.value("disable_overlap_schedule") is False
 
 
-@pytest.mark.parametrize(
-    ("architecture", "version", "radix_off", "overlap_off"),
+@rows(
+    "architecture, version, radix_off, overlap_off",
     [
         ("Qwen3NextForCausalLM", "0.5.5.post3", False, True),
         ("Qwen3NextForCausalLM", "0.5.7", False, True),

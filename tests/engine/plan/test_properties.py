@@ -19,6 +19,7 @@ from tests.engine.plan.resolving import A100, B200, CPU, H100, LLAMA, MI300X
 from tests.engine.plan.test_reasons import unexplained
 from tests.support.conformance import data
 from tests.support.conformance.compare import checkpoint
+from tests.support.loops import rows
 
 VERSIONS = ("0.4.6.post5", "0.5.2", "0.5.3.post3", "0.5.9", "0.5.13.post1", "0.5.18", "0.5.23")
 MACHINES = (None, A100, H100, B200, MI300X, CPU)
@@ -94,7 +95,7 @@ def test_resolution_never_fails(
     assert (dict(request.values), dict(request.env)) == before
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@rows("version", VERSIONS)
 def test_a_resolved_plan_is_a_fixed_point_where_values_are_given(version: str) -> None:
     """Asking for the effective parameters outright gives the same parameters."""
     words = ["--model-path", "m", "--speculative-algorithm", "EAGLE3"]

@@ -11,6 +11,7 @@ from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.settings import UnknownValueError
 from speclaunch.engine.plan.topics.target import Absence, absence, method_of
 from tests.engine.plan.resolving import CPU, H100, MI300X, plan
+from tests.support.loops import rows
 
 NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
 FP8 = {"quant_algo": "FP8"}
@@ -32,8 +33,8 @@ def by(method: str) -> dict[str, str]:
     return {"quant_method": method}
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "said", "used", "contradicted"),
+@rows(
+    "version, words, said, used, contradicted",
     [
         ("0.5.23", "", None, None, False),
         ("0.5.23", "fp8", None, "fp8", False),
@@ -99,8 +100,8 @@ def test_the_part_of_a_kimi_speaks_for_the_whole() -> None:
         method_of(asked("0.5.23", "modelopt_mixed", other))
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "said"),
+@rows(
+    "version, words, said",
     [
         ("0.5.23", "", {"quant_method": "modelopt"}),
         ("0.5.23", "", {"quant_algo": "NF4"}),
@@ -124,8 +125,8 @@ def test_amd_reads_nvfp4_with_a_kernel_of_its_own() -> None:
     assert method_of(asked("0.5.9", "awq_marlin", made_as(by("awq")), amd=True)).contradicted
 
 
-@pytest.mark.parametrize(
-    ("version", "method", "amd", "missing"),
+@rows(
+    "version, method, amd, missing",
     [
         ("0.5.23", "fp8", True, None),
         ("0.5.23", "modelopt_fp4", True, Absence.ROCM),

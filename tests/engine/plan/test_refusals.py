@@ -27,6 +27,7 @@ from speclaunch.engine.plan.refusals import (
 )
 from speclaunch.engine.releases.catalogue import held_versions, load
 from speclaunch.engine.releases.renames import canonical
+from tests.support.loops import rows
 
 STORED = json.loads(DATA.read_text())
 LEAVES = {"k": 1, "f": 1, "e": 3, "p": 1, "h": (1, 2), "a": (0, 1), "u": 0, "q": 1}
@@ -77,8 +78,8 @@ def said(words: str, version: str = "0.5.23", gpu: str | None = None) -> list[En
     return list(refusals(plan(words, version, gpu)))
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "message", "names"),
+@rows(
+    "version, words, message, names",
     [
         ("0.5.23", "--gpu-id-step 0", "gpu_id_step must be positive", {"gpu_id_step"}),
         ("0.5.9", "--gpu-id-step 0", "gpu_id_step must be positive", {"gpu_id_step"}),
@@ -110,8 +111,8 @@ def test_a_refusal_is_told_with_its_arguments(
     assert file.endswith(".py") and int(line) > 0
 
 
-@pytest.mark.parametrize(
-    ("version", "release"),
+@rows(
+    "version, release",
     [
         ("0.5.8", "0.5.8.post1"),  # its own catalogue may be added (`engine judge add 0.5.8`)
         ("0.5.18.post7", "0.5.18"),
@@ -128,7 +129,7 @@ def test_a_version_without_rows_has_those_of_its_line(version: str, release: str
     assert found == ([release] if release else [])
 
 
-@pytest.mark.parametrize(
+@rows(
     "words",
     [
         "--gpu-id-step 1",
@@ -162,8 +163,8 @@ def holds(*nodes: list[Any], words: str = "--model-path m --tp-size 4") -> bool 
 K, U = (lambda value: ["k", value]), ["u"]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "found"),
+@rows(
+    "nodes, found",
     [
         ([K(True), U, ["and", 0, 1]], None),
         ([K(False), U, ["and", 1, 0]], False),

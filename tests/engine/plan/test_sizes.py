@@ -21,6 +21,7 @@ from tests.engine.plan.resolving import (
     model,
     plan,
 )
+from tests.support.loops import rows
 
 EAGLE3 = (
     "--speculative-algorithm EAGLE3 --speculative-draft-model-path d --speculative-num-steps 3 "
@@ -38,8 +39,8 @@ H200 = Hardware("h200", Vendor.NVIDIA, 8, 143771, 90)
 # 0.4.10 server_args.py:310 to 380.
 
 
-@pytest.mark.parametrize(
-    ("version", "machine", "words", "chunk", "fraction"),
+@rows(
+    "version, machine, words, chunk, fraction",
     [
         ("0.4.6.post5", H100, "", 8192, 0.88),
         ("0.4.6.post5", H100, "--tp-size 4", 8192, 0.85),
@@ -220,8 +221,8 @@ def test_the_context_is_derived_by_the_release() -> None:
     assert plan("0.5.10.post1", target=scaled).value("context_length") == 40960
 
 
-@pytest.mark.parametrize(
-    ("fields", "words", "dtype"),
+@rows(
+    "fields, words, dtype",
     [
         ({"dtype": "bfloat16"}, "", "bfloat16"),
         ({"dtype": "float16"}, "", "float16"),

@@ -10,6 +10,7 @@ from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.plan.plan import ChangeKind, UnknownValueError
 from speclaunch.engine.plan.topics import spec_v2
 from tests.engine.plan.resolving import B200, CPU, DEEPSEEK, LLAMA, changes, model, plan
+from tests.support.loops import rows
 
 DRAFT = "--speculative-draft-model-path d"
 EAGLE3 = f"--speculative-algorithm EAGLE3 {DRAFT}"
@@ -31,7 +32,7 @@ def three(found: Any) -> tuple[Any, Any, Any]:
 # arg_groups/speculative_hook.py:87.
 
 
-@pytest.mark.parametrize("version", ["0.4.6.post5", "0.5.3.post3", "0.5.14", "0.5.23"])
+@rows("version", ["0.4.6.post5", "0.5.3.post3", "0.5.14", "0.5.23"])
 def test_nextn_is_eagle(version: str) -> None:
     found = plan(version, "--speculative-algorithm NEXTN", target=DEEPSEEK)
     assert found.algorithm == "EAGLE"
@@ -49,8 +50,8 @@ def test_any_case_is_as_good_from_0_5_12() -> None:
     assert plan("0.5.12.post1", "--speculative-algorithm dflash").algorithm == "DFLASH"
 
 
-@pytest.mark.parametrize(
-    ("version", "architecture", "algorithm"),
+@rows(
+    "version, architecture, algorithm",
     [
         ("0.5.12.post1", "Gemma4AssistantForCausalLM", "FROZEN_KV_MTP"),
         ("0.5.12.post1", "Gemma4UnifiedAssistantForCausalLM", "EAGLE"),
@@ -98,8 +99,8 @@ def test_the_drafts_revision_and_quantization() -> None:
 # Steps, topk and tokens when none is given: auto_choose_speculative_params of each release.
 
 
-@pytest.mark.parametrize(
-    ("version", "architecture", "chosen"),
+@rows(
+    "version, architecture, chosen",
     [
         ("0.4.6.post5", "LlamaForCausalLM", (5, 4, 8)),
         ("0.5.23", "LlamaForCausalLM", (5, 4, 8)),
@@ -151,8 +152,8 @@ def test_0_4_6_has_no_tree_with_pages() -> None:
 # NGRAM: 0.5.3 server_args.py:1283, 0.5.10 and 0.5.14 where it changes, 0.5.23 speculative_hook:1312.
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "expected"),
+@rows(
+    "version, words, expected",
     [
         ("0.5.3.post3", "", (None, 10, 12)),
         ("0.5.9", "--speculative-ngram-max-match-window-size 18", (None, 10, 18)),
@@ -181,8 +182,8 @@ def block(**config: Any) -> Checkpoint:
     return Checkpoint("d", config=config, block_size=size if isinstance(size, int) else None)
 
 
-@pytest.mark.parametrize(
-    ("words", "draft", "tokens"),
+@rows(
+    "words, draft, tokens",
     [
         ("", block(block_size=8), 8),
         ("", block(block_size=8, dflash_config={"block_size": 10}), 10),
@@ -215,7 +216,7 @@ def test_dspark_verifies_its_block_and_one_more() -> None:
 # Requests: 0.4.6 server_args.py:384, 0.5.23 speculative_hook.py:1084.
 
 
-@pytest.mark.parametrize("version", ["0.4.6.post5", "0.5.3.post3", "0.5.14", "0.5.23"])
+@rows("version", ["0.4.6.post5", "0.5.3.post3", "0.5.14", "0.5.23"])
 def test_speculation_runs_48_requests(version: str) -> None:
     name = "max_running_requests"
     assert plan(version, f"{EAGLE3} {CHAIN}").value(name) == 48
@@ -226,8 +227,8 @@ def test_speculation_runs_48_requests(version: str) -> None:
 # The overlapped schedule and mixed chunks.
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "off"),
+@rows(
+    "version, words, off",
     [
         ("0.4.6.post5", CHAIN, True),
         ("0.5.2", CHAIN, True),
@@ -263,8 +264,8 @@ def test_a_variable_that_is_no_boolean_has_its_default() -> None:
         assert spec_v2.runs(found) is True, text
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "architecture", "env", "requested", "runs"),
+@rows(
+    "version, words, architecture, env, requested, runs",
     [
         # 0.5.4 and 0.5.6 leave the overlap as it is for EAGLE3, and take EAGLEWorkerV2 with it
         # (0.5.3 managers/scheduler.py:669, 0.5.6 server_args.py:1745)
@@ -302,8 +303,8 @@ def test_speculation_on_a_cpu_has_no_overlap_from_0_5_16() -> None:
         assert found.value("disable_overlap_schedule") is off
 
 
-@pytest.mark.parametrize(
-    ("version", "algorithm", "mixed"),
+@rows(
+    "version, algorithm, mixed",
     [
         ("0.4.6.post5", "EAGLE3", True),
         ("0.4.10.post2", "EAGLE3", False),
@@ -347,8 +348,8 @@ def test_block_verification_samples_by_rejection_from_0_5_22() -> None:
 # A DFLASH draft's own attention backend (0.5.15 and later).
 
 
-@pytest.mark.parametrize(
-    ("version", "given", "found"),
+@rows(
+    "version, given, found",
     [
         ("0.5.14", "", None),
         ("0.5.18", "--attention-backend fa3", "fa3"),

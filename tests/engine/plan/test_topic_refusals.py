@@ -14,12 +14,13 @@ from speclaunch.engine.plan.topics.algorithms import LIMITED
 from speclaunch.engine.plan.topics.parallel import KnownRefusal, beginning
 from speclaunch.engine.plan.topics.target import halved
 from tests.engine.plan.resolving import CPU, LLAMA, model, plan
+from tests.support.loops import rows
 
 DRAFT = "--speculative-draft-model-path d"
 
 
-@pytest.mark.parametrize(
-    ("said", "message", "matches"),
+@rows(
+    "said, message, matches",
     [
         ("It is refused.", "It is refused, as x is 3", True),
         ("(attn_cp_size={}).", "(attn_cp_size=2).", True),
@@ -35,8 +36,8 @@ def test_the_beginning_of_a_message(said: str, message: str, matches: bool) -> N
 DP = "--tp 4 --dp 4 --enable-dp-attention"
 
 
-@pytest.mark.parametrize(
-    ("refusal", "version", "words", "applies"),
+@rows(
+    "refusal, version, words, applies",
     [
         (parallel.NGRAM, "0.5.3.post3", f"--speculative-algorithm NGRAM {DP}", True),
         (parallel.NGRAM, "0.5.23", "--speculative-algorithm NGRAM --tp 4", False),
@@ -87,8 +88,8 @@ def test_every_refusal_names_releases_with_file_and_line() -> None:
         assert re.match(r"sglang 0\.\d+\.\d+\S* \S+\.py:\d+", row.source), row.message
 
 
-@pytest.mark.parametrize(
-    ("version", "architecture", "absorbs", "triton"),
+@rows(
+    "version, architecture, absorbs, triton",
     [
         ("0.5.4.post3", "DeepseekV3ForCausalLM", True, True),
         ("0.5.3.post3", "DeepseekV3ForCausalLM", False, False),
@@ -146,8 +147,8 @@ def test_where_a_draft_is_read_from() -> None:
     assert speculation.own_path(plan("0.5.23", words)) == "d"
 
 
-@pytest.mark.parametrize(
-    ("version", "backend", "draft", "runs"),
+@rows(
+    "version, backend, draft, runs",
     [
         ("0.5.23", "fa3", model("DFlashDraftModel"), True),
         ("0.5.19", "intel_xpu", model("DFlashDraftModel"), False),
@@ -171,8 +172,8 @@ def test_gemma4_assistants() -> None:
     assert speculation.gemma4_assistant(plan("0.5.23"), LLAMA) is None
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "decode", "prefill"),
+@rows(
+    "version, words, decode, prefill",
     [
         ("0.5.23", "", True, True),
         ("0.5.23", "--disable-cuda-graph", False, False),

@@ -10,6 +10,7 @@ from speclaunch.engine.plan.topics.algorithms import algorithm_names
 from speclaunch.engine.plan.topics.gpu import draft_in_pool
 from speclaunch.engine.plan.topics.target import architecture_of, has_architecture
 from tests.engine.plan.resolving import LLAMA, MI300X, model, plan
+from tests.support.loops import rows
 
 DRAFT = "--speculative-draft-model-path d"
 CHAIN = "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
@@ -21,8 +22,8 @@ def speculating(algorithm: str, rest: str = CHAIN) -> str:
     return f"--speculative-algorithm {algorithm} {DRAFT} {rest}"
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "ranks", "replicas"),
+@rows(
+    "version, words, ranks, replicas",
     [
         ("0.4.6.post5", "", 1, 1),
         ("0.4.6.post5", "--tp 8 --dp 4", 1, 4),
@@ -50,8 +51,8 @@ def test_what_is_no_count_is_not_known(size: str) -> None:
         parallel.replicas(found)
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "refusal"),
+@rows(
+    "version, words, refusal",
     [
         ("0.5.23", speculating("EAGLE3"), None),
         ("0.5.23", speculating("EAGLE3", ""), None),
@@ -100,8 +101,8 @@ def test_adaptive(version: str, words: str, refusal: str | None) -> None:
     assert not speculation.adaptive_fills_parameters(plan(version, words))
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "env", "would", "runs"),
+@rows(
+    "version, words, env, would, runs",
     [
         ("0.5.2", speculating("EAGLE"), "", False, False),
         ("0.5.3.post3", speculating("EAGLE"), "", False, False),

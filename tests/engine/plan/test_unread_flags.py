@@ -15,6 +15,7 @@ from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.releases.catalogue import load
 from tests.engine.plan.resolving import H100, LLAMA
+from tests.support.loops import rows
 
 _DRAFT = "speculative_draft_model_path"
 
@@ -41,8 +42,8 @@ def test_the_target_is_not_taken_for_its_own_draft() -> None:
     assert any("--speculative-draft was rejected" in reason for reason in found.unknown)
 
 
-@pytest.mark.parametrize(
-    ("words", "name", "version"),
+@rows(
+    "words, name, version",
     [
         ("--speculative-eagle-topk two", "speculative_eagle_topk", "0.5.23"),  # no number
         ("--attention-backend flashinfr", "attention_backend", "0.5.9"),  # no such choice

@@ -10,6 +10,7 @@ import pytest
 from speclaunch.engine.releases.argv import ParsedArguments, args_of, parse_argv
 from speclaunch.engine.releases.catalogue import Argument, ArgumentKind, load
 from speclaunch.engine.releases.command import render_args
+from tests.support.loops import rows
 
 CATALOGUE = load("0.5.23")
 
@@ -18,8 +19,8 @@ def parse(line: str, **more: Any) -> ParsedArguments:
     return parse_argv(["--model-path", "m", *line.split()], CATALOGUE, **more)
 
 
-@pytest.mark.parametrize(
-    ("line", "args"),
+@rows(
+    "line, args",
     [
         ("--tp 2", {"tp_size": 2}),
         ("--tensor-parallel-size 2", {"tp_size": 2}),

@@ -12,6 +12,7 @@ import speclaunch
 from speclaunch.engine.releases.catalogue import held_versions, load, name_of
 from speclaunch.engine.releases.command import render_args
 from speclaunch.engine.releases.renames import CONVERSIONS, REMOVALS, RENAMES, canonical, value_of
+from tests.support.loops import rows
 
 PACKAGE = Path(speclaunch.__file__).parent
 APART = ("engine/releases/renames.py", "engine/releases/extraction/", "serving/cpu_engine/")
@@ -55,7 +56,7 @@ def test_no_literal_in_the_code_is_a_name_of_some_versions_only() -> None:
     assert not hits, "\n".join(hits)
 
 
-@pytest.mark.parametrize("version", held_versions())
+@rows("version", held_versions())
 def test_a_spelled_argument_is_called_as_the_newest_engine_calls_it(version: str) -> None:
     spelling = render_args({"tp_size": 8, "cuda_graph_max_bs": 4}, {}, load(version))
     assert [one.name for one in spelling.arguments] == ["tp_size", "cuda_graph_max_bs_decode"]

@@ -12,6 +12,7 @@ from speclaunch.core.safe_text import is_secret_variable
 from speclaunch.engine.releases.catalogue import load
 from speclaunch.engine.releases.command import RenderedArgs, render_args
 from speclaunch.engine.releases.shell import shell_command
+from tests.support.loops import rows
 
 
 def words(args: dict[str, Any], version: str = "0.5.23") -> list[str]:
@@ -20,8 +21,8 @@ def words(args: dict[str, Any], version: str = "0.5.23") -> list[str]:
     return [token for argument in spelling.arguments for token in argument.tokens]
 
 
-@pytest.mark.parametrize(
-    ("args", "expected"),
+@rows(
+    "args, expected",
     [
         ({"mem_fraction_static": 0.7}, ["--mem-fraction-static", "0.7"]),
         ({"tensor_parallel_size": 2}, ["--tp-size", "2"]),
@@ -102,9 +103,7 @@ def test_what_cannot_be_said_is_a_problem() -> None:
     assert "are the same argument" in message
 
 
-@pytest.mark.parametrize(
-    ("version", "kept"), [("0.5.3", False), ("0.5.10", True), ("0.5.13", True), ("0.5.14", False)]
-)
+@rows("version, kept", [("0.5.3", False), ("0.5.10", True), ("0.5.13", True), ("0.5.14", False)])
 def test_a_variable_that_nothing_reads_is_left_out_and_said(version: str, kept: bool) -> None:
     spelling = render_args({}, {"SGLANG_ENABLE_SPEC_V2": "True", "OTHER": "1"}, load(version))
     assert ("SGLANG_ENABLE_SPEC_V2" in spelling.env) is kept

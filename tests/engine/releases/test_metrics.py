@@ -15,6 +15,7 @@ from speclaunch.engine.releases.metrics import (
     metrics_of,
     series_of,
 )
+from tests.support.loops import rows
 
 TOOLS = Path(__file__).resolve().parents[3] / "tools"
 
@@ -27,8 +28,8 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return metrics
 
 
-@pytest.mark.parametrize(
-    ("name", "since", "until"),
+@rows(
+    "name, since, until",
     [
         ("spec_accept_length", "0.4.6.post5", None),
         ("spec_accept_rate", "0.5.3.post3", None),

@@ -7,18 +7,19 @@ import pytest
 from speclaunch.engine.releases import nearest as near
 from speclaunch.engine.releases.catalogue import held_versions, load
 from speclaunch.engine.releases.nearest import distance, nearest
+from tests.support.loops import rows
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "slips"),
+@rows(
+    "one, other, slips",
     [("", "abc", 3), ("port", "port", 0), ("prot", "port", 1), ("tp_siz", "tp_size", 1), ("ab", "cd", 2)],
 )  # fmt: skip
 def test_slips(one: str, other: str, slips: int) -> None:
     assert distance(one, other) == distance(other, one) == slips
 
 
-@pytest.mark.parametrize(
-    ("flag", "meant"),
+@rows(
+    "flag, meant",
     [
         ("--enable-metric", "--enable-metrics"),
         ("--mem-fracton-static", "--mem-fraction-static"),

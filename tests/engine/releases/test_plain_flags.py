@@ -12,6 +12,7 @@ from speclaunch.engine.releases.argument import Argument
 from speclaunch.engine.releases.argv import ParsedArguments, parse_argv
 from speclaunch.engine.releases.catalogue import Catalogue, held_versions, load
 from speclaunch.engine.releases.parser import parser_of
+from tests.support.loops import rows
 
 VERSIONS = ("0.4.6.post5", "0.5.3", "0.5.13.post1", "0.5.20", "0.5.23")
 VALUES = (
@@ -106,7 +107,7 @@ def test_many_random_command_lines(version: str, monkeypatch: pytest.MonkeyPatch
     _agree(monkeypatch, version, 1, 1000)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@rows("version", VERSIONS)
 def test_the_parser_knows_the_flags_of_the_catalogue(version: str) -> None:
     catalogue = load(version)
     assert set(parser_of(catalogue)._option_string_actions) == set(catalogue._by_flag)

@@ -15,6 +15,7 @@ from speclaunch.engine.releases.renames import (
     Rename,
     other_names,
 )
+from tests.support.loops import rows
 
 
 @pytest.mark.parametrize("rename", RENAMES, ids=lambda rename: rename.old)
@@ -58,7 +59,7 @@ def test_what_a_switch_became_is_taken_by_the_version_after_it(entry: Conversion
     assert parsed.error is None
 
 
-@pytest.mark.parametrize("name", sorted(REMOVALS))
+@rows("name", sorted(REMOVALS))
 def test_what_was_removed_is_gone_and_has_no_other_name(name: str) -> None:
     past = history(name)
     assert past is not None and not past.current

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from speclaunch.engine.releases.versions import precedes, within
+from tests.support.loops import rows
 
 
-@pytest.mark.parametrize(
-    ("version", "specifier", "inside"),
+@rows(
+    "version, specifier, inside",
     [
         ("0.5.14", ">=0.5.14", True),
         ("0.5.13.post1", ">=0.5.14", False),

@@ -19,6 +19,7 @@ from speclaunch.measure.advice.drafts import (
     listing,
     spans_of,
 )
+from tests.support.loops import rows
 
 FEW = ("0.4.6.post5", "0.5.2", "0.5.9", "0.5.12.post1", "0.5.23")
 
@@ -36,8 +37,8 @@ def way(listed: DraftListing, draft: str | None, method: SpeculationMethod) -> L
     return one
 
 
-@pytest.mark.parametrize(
-    ("taken", "spans"),
+@rows(
+    "taken, spans",
     [
         ("", ()),
         ("a", (("a", "a"),)),

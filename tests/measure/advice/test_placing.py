@@ -9,6 +9,7 @@ from speclaunch.engine.facts.hardware import declare
 from speclaunch.measure.advice.drafts import SpeculationMethod, ways_for
 from speclaunch.measure.advice.placing import NoPlace, PlacedArguments, in_gib, place, sizes
 from tests.measure.advice.helpers import NEWEST, wanted
+from tests.support.loops import rows
 
 
 def placed(
@@ -20,8 +21,8 @@ def placed(
     return place({"model_path": target, **way.arguments}, NEWEST, lookup)
 
 
-@pytest.mark.parametrize(
-    ("hardware", "tried"),
+@rows(
+    "hardware, tried",
     [
         ("h200:8", (1, 2, 4, 8)),
         ("h200:6", (1, 2, 4, 6)),

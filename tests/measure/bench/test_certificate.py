@@ -9,6 +9,7 @@ from speclaunch.app.output.bench import certificate_markdown, single_markdown
 from speclaunch.measure.bench.certificate import SINGLE_SENTENCE, certificate, single
 from speclaunch.measure.bench.measurement import Round, SpeedClaim, bounds
 from speclaunch.measure.bench.schema import CertificateDocument, SideMemory
+from tests.support.loops import rows
 from tests.support.measure.bench.making import PLAIN, a_round
 
 PAYS, LOSES, UNCLEAR = 2.0, 0.5, 1.0
@@ -83,8 +84,8 @@ def test_prompts_as_they_are_stand_where_their_length_is() -> None:
     assert "from unchanged prompts upward" in found.sentence
 
 
-@pytest.mark.parametrize(
-    ("factor", "sides", "claim"),
+@rows(
+    "factor, sides, claim",
     [
         (PAYS, ["R"], SpeedClaim.NOT_SHOWN),
         (LOSES, ["R"], SpeedClaim.DOES_NOT_PAY),

@@ -10,6 +10,7 @@ import pytest
 
 from speclaunch.measure.bench.certificate import ENGINE, FILE, RESIDENT, cost_of, read, write
 from speclaunch.measure.bench.schema import SideMemory
+from tests.support.loops import rows
 
 
 def cost(side: str, tokens: int | None, size: int | None, measured: str | None) -> SideMemory:
@@ -20,8 +21,8 @@ USAGE = {"weight": 15.0, "kvcache": 40.5, "token_capacity": 61440}
 GRAPHS = {"decode": 0.25, "target_verify": 0.25, "prefill": 0.0}
 
 
-@pytest.mark.parametrize(
-    ("states", "gib"),
+@rows(
+    "states, gib",
     [
         ([{"memory_usage": {**USAGE, "graph": GRAPHS}}], 56.0),  # 0.5.23
         ([{"memory_usage": {**USAGE, "graph": 0.5}}], 56.0),

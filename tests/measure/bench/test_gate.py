@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from speclaunch.measure.bench.measurement import ExpectedSide, Round, objections
+from tests.support.loops import rows
 from tests.support.measure.bench.making import PLAIN, a_round
 
 SIDES = (ExpectedSide("R", speculates=True, drafts=4), ExpectedSide("plain", speculates=False))
@@ -37,7 +38,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@rows("name", BROKEN)
 def test_a_broken_round_is_named(name: str) -> None:
     found = objections(measured(**BROKEN[name]), SIDES, 4)
     assert [one.kind for one in found] == [name.partition(":")[0]]

@@ -14,6 +14,7 @@ import pytest
 from speclaunch.measure.bench.measurement import request_from
 from speclaunch.measure.bench.worker import generate
 from speclaunch.measure.bench.worker.generate import lengthened
+from tests.support.loops import rows
 
 TEXTS = [f"a{n} b{n} c{n} d{n}" for n in range(5)]
 
@@ -113,7 +114,7 @@ def test_the_generators_own_questions_are_bounded(monkeypatch: pytest.MonkeyPatc
         library(Response(iter([b"x"])), {}).get("http://x")
 
 
-@pytest.mark.parametrize("odd", ["x", [], {}, True, 1e400, float("nan"), 10**400, -1, [["x"]]])
+@rows("odd", ["x", [], {}, True, 1e400, float("nan"), 10**400, -1, [["x"]]])
 def test_counters_that_are_no_numbers_count_as_absent(odd: object) -> None:
     names = ("completion_tokens", "prompt_tokens", "cached_tokens", "e2e_latency", "id")
     names += ("spec_verify_ct", "spec_num_proposed_drafts", "spec_correct_drafts_histogram")

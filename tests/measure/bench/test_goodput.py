@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from speclaunch.core.errors import InputError
 from speclaunch.measure.bench.measurement import Bound, bounds, good, goodput
+from tests.support.loops import rows
 from tests.support.measure.bench.making import a_round, request
 
 FAST = request(latency=0.4, first_token=0.1, tokens=31)  # a TPOT of 10 ms
@@ -16,8 +17,8 @@ FAILED = request(ok=False, latency=0.0, first_token=0.0, tokens=None)
 ROUND = replace(a_round(seconds=2.0), requests=(FAST, SLOW, ONE, FAILED))
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
+@rows(
+    "text, number",
     [
         ("ttft=100", 2),
         ("ttft=99.9", 0),
@@ -39,7 +40,7 @@ def test_bounds_go_by_the_generators_names() -> None:
     assert bounds("e2e=4000, ttft:500") == (Bound("e2el", 4000.0), Bound("ttft", 500.0))
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         *("", ",", "ttft", "ttft=", "ttft=x", "ttft=0", "ttft=-5", "tpot=inf", "tpot=nan"),

@@ -11,14 +11,15 @@ from speclaunch.measure.bench.engines import RunningSide
 from speclaunch.measure.bench.measurement import ExpectedSide
 from speclaunch.measure.bench.sides import longest, with_room
 from speclaunch.measure.bench.workload import workload
+from tests.support.loops import rows
 
 
 def server(**info: Any) -> RunningSide:
     return RunningSide("s", "http://127.0.0.1:1", None, info, ExpectedSide("s", speculates=False))
 
 
-@pytest.mark.parametrize(
-    ("info", "most"),
+@rows(
+    "info, most",
     [
         ({}, None),
         ({"context_length": 1000}, 900),

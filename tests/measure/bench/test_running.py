@@ -20,6 +20,7 @@ from speclaunch.measure.bench.engines import (
     server_url,
     simulated_in,
 )
+from tests.support.loops import rows
 
 INFO = {
     "version": "0.5.23",
@@ -171,8 +172,8 @@ def test_made_up_acceptance_is_seen_where_the_server_tells_its_variables(server:
     assert running_side(server.url, None).expected.simulated is None
 
 
-@pytest.mark.parametrize(
-    ("env", "name"),
+@rows(
+    "env, name",
     [
         ({"SGLANG_SIMULATE_ACC_LEN": "1.0"}, "SGLANG_SIMULATE_ACC_LEN"),
         ({"SIMULATE_ACC_LEN": "3"}, "SIMULATE_ACC_LEN"),
@@ -191,7 +192,7 @@ def test_an_address() -> None:
     assert server_url("https://host/engine/", "--url x") == "https://host/engine"
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     ["host:30000", "ftp://host", "http://", "http://host:99999", "http://[::1", "http://h?key=1"],
 )

@@ -18,6 +18,7 @@ from speclaunch.measure.bench.sides import (
     candidate,
     server,
 )
+from tests.support.loops import rows
 
 ASKED = SideOptions((), "0.5.23", Lookup(), dry_run=True)
 
@@ -67,8 +68,8 @@ def test_the_key_of_the_engine_reaches_who_asks_it() -> None:
     assert ours.environment["OPENAI_API_KEY"] == ours.order(1).key == "secret-key"
 
 
-@pytest.mark.parametrize(
-    ("words", "against", "said"),
+@rows(
+    "words, against, said",
     [
         (["recipe=eagle3_llama8b"], "foo", "unknown baseline"),
         (["recipe=eagle3_llama8b"], "engine=", "unknown baseline"),

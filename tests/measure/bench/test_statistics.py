@@ -8,10 +8,11 @@ from random import Random
 import pytest
 
 from speclaunch.measure.bench.measurement import SpeedClaim, interval, of_starts, quantile
+from tests.support.loops import rows
 
 
-@pytest.mark.parametrize(
-    ("freedom", "bound"),
+@rows(
+    "freedom, bound",
     [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (9, 2.262), (30, 2.042)],
 )
 def test_quantiles_are_those_of_the_tables(freedom: int, bound: float) -> None:

@@ -22,6 +22,7 @@ from speclaunch.measure.prove.contract_servers import (
     FieldResult,
     FieldRow,
 )
+from tests.support.loops import rows
 from tests.support.program import run
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
@@ -71,8 +72,8 @@ def test_the_document_counts_results_and_reads_back() -> None:
     assert convert(found, ContractDocument) == made
 
 
-@pytest.mark.parametrize(
-    ("rows", "same", "verdict"),
+@rows(
+    "rows, same, verdict",
     [
         ((SAME, SKIPPED), True, "✓ mine keeps the meaning of 1 request fields"),
         (

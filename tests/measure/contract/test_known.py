@@ -8,6 +8,7 @@ from speclaunch.checks import RequestField
 from speclaunch.engine import Facts, Plan, resolve
 from speclaunch.measure.prove.contract import known_bugs, statement
 from tests.support.checks.rules.harness import request_of
+from tests.support.loops import rows
 
 LIMIT, PENALTIES = RequestField.MAX_TOKENS, RequestField.PENALTIES
 
@@ -17,8 +18,8 @@ def plan(version: str, algorithm: str) -> Plan:
     return resolve(request_of(args, None, {}, version), Facts())
 
 
-@pytest.mark.parametrize(
-    ("concern", "release", "algorithm", "expected"),
+@rows(
+    "concern, release, algorithm, expected",
     [
         (PENALTIES, "0.5.23", "EAGLE", ("SPA-2026-0002",)),
         (PENALTIES, "0.5.13.post1", "NGRAM", ("SPA-2026-0027",)),

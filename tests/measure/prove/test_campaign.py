@@ -6,9 +6,8 @@ import copy
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from campaigns.proof import LEAST_REQUESTS, RECIPES, count, objections, stored
+from tests.support.loops import rows
 from tests.support.proof_faults import FAULTS, breakable_shim
 
 
@@ -38,8 +37,8 @@ def test_six_broken_verifications_are_found_and_six_broken_drafts_are_none() -> 
     assert not any(count(one, "wrong") for one in draft)
 
 
-@pytest.mark.parametrize(
-    ("kind", "change"),
+@rows(
+    "kind, change",
     [
         ("good", {"wrong": 1}),
         ("verify", {"wrong": 0}),

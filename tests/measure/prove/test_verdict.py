@@ -17,6 +17,7 @@ from speclaunch.measure.prove.proof import (
     first_difference,
     noise,
 )
+from tests.support.loops import rows
 
 
 def answer(*ids: int, steps: int = 1, logprobs: tuple[float, ...] = ()) -> ProofAnswer:
@@ -62,9 +63,7 @@ def test_the_first_difference_is_the_first(one: list[int], other: list[int]) -> 
         assert one[at : at + 1] != other[at : at + 1]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "floor"), [("float32", 1e-3), ("bfloat16", 0.25), ("float16", 0.05), ("", 0.25)]
-)
+@rows("dtype, floor", [("float32", 1e-3), ("bfloat16", 0.25), ("float16", 0.05), ("", 0.25)])
 def test_noise_is_at_least_that_of_the_dtype(dtype: str, floor: float) -> None:
     assert noise(dtype, [answer(0, logprobs=(-1.0,))], [scored(0)]) == floor
 

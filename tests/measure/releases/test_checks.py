@@ -16,6 +16,7 @@ from speclaunch.measure.prove.answers import ProofAnswer
 from speclaunch.measure.prove.contract_servers import FieldResult, FieldRow
 from speclaunch.measure.releases.launched import ReleaseAnswers
 from speclaunch.measure.releases.search import Check, CheckedServer, ProbeVerdict, check_of
+from tests.support.loops import rows
 
 
 class Answers:
@@ -53,8 +54,8 @@ def test_a_check_is_read(text: str, *, is_start: bool, compares: bool, is_single
     assert (found.is_single, found.is_contract) == (is_single, text == "contract")
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "remedy"),
+@rows(
+    "text, message, remedy",
     [
         ("acceptance", "has no bound", "quote it for the shell"),
         ("acceptance>3", "has no bound", "'acceptance>=3'"),

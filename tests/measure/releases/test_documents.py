@@ -24,6 +24,7 @@ from speclaunch.measure.releases.upgrade_run import (
     UpgradeDocument,
     ValueRecord,
 )
+from tests.support.loops import rows
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 SCHEMAS = {
@@ -108,8 +109,8 @@ def test_the_pair_and_its_differences_are_shown() -> None:
     assert "installed" not in said
 
 
-@pytest.mark.parametrize(
-    ("outcome", "pair", "line"),
+@rows(
+    "outcome, pair, line",
     [
         (SearchOutcome.GOOD_IS_BAD, None, "not isolated: SGLang 0.5.17 (--good) is also bad"),
         (SearchOutcome.BAD_IS_GOOD, None, "not isolated: SGLang 0.5.23 (--bad) is good"),

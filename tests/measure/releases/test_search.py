@@ -15,6 +15,7 @@ from speclaunch.measure.releases.search import (
     net_evaluations,
     step,
 )
+from tests.support.loops import rows
 
 
 def names(count: int) -> list[str]:
@@ -43,7 +44,7 @@ def run(
         probes.append(ReleaseProbe(due.probe, verdict))
 
 
-@pytest.mark.parametrize("count", range(2, 30))
+@rows("count", range(2, 30))
 def test_every_pair_is_found_within_the_bound(count: int) -> None:
     for first in range(1, count):
         found, starts = run(count, first)
@@ -52,7 +53,7 @@ def test_every_pair_is_found_within_the_bound(count: int) -> None:
         assert starts <= most_starts(count)
 
 
-@pytest.mark.parametrize("count", [2, 3, 8, 9])
+@rows("count", [2, 3, 8, 9])
 def test_wrong_endpoints_are_named_within_the_bound(count: int) -> None:
     assert run(count, 0)[0].outcome is SearchOutcome.GOOD_IS_BAD
     assert run(count, count)[0].outcome is SearchOutcome.BAD_IS_GOOD
@@ -87,8 +88,8 @@ def test_believing_flaky_starts_is_not_enough() -> None:
     assert right < 80
 
 
-@pytest.mark.parametrize(
-    ("skipped", "outcome", "pair"),
+@rows(
+    "skipped, outcome, pair",
     [
         ((2,), SearchOutcome.FOUND, ("r4", "r5")),
         ((4,), SearchOutcome.SKIPPED, ("r3", "r5")),

@@ -29,6 +29,7 @@ from speclaunch.measure.releases.upgrade import (
     verdict_of,
 )
 from speclaunch.measure.releases.upgrade_run import ReleaseRun, run_reasons, upgrade_document
+from tests.support.loops import rows
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 COMMAND = f"python3 -m sglang.launch_server --model-path {LLAMA} --speculative-algorithm NGRAM"
@@ -127,8 +128,8 @@ def test_secrets_of_a_command_are_hidden(tmp_path: Path) -> None:
     assert secret not in str(upgrade_document("0.5.23", found))
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "worst"),
+@rows(
+    "verdicts, worst",
     [
         ((), "safe"),
         (("unknown",), "unknown"),

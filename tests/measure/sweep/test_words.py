@@ -12,6 +12,7 @@ from speclaunch.app.verbs.verbs import rewrite_multirun
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.recipe.find_recipe import recipe_names
 from speclaunch.deployments.recipe.hydra_compose import MOST_JOBS, sweep_words
+from tests.support.loops import rows
 
 
 def jobs(*words: str) -> list[tuple[str, ...]]:
@@ -52,8 +53,8 @@ def test_what_is_said_to_hydra_chooses_the_launcher() -> None:
     assert sweep_words(["recipe=a"]).launcher == "basic"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
+@rows(
+    "words, said",
     [
         (["recipe=a", "args.x={"], "cannot read the override"),
         (["recipe=a", "args.x=interval(0,1)"], "an interval has infinitely many values"),
@@ -98,8 +99,8 @@ def test_the_product_is_hydras_own(axes: list[list[str]], form: str) -> None:
     assert parsed == [[one.value() for one in parser.parse_overrides(list(job))] for job in batch]
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"),
+@rows(
+    "words, meant",
     [
         ("-m recipe=a,b x=1", "sweep recipe=a,b x=1"),
         ("recipe=a,b --multirun --smoke", "sweep recipe=a,b"),

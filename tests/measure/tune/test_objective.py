@@ -10,6 +10,7 @@ from speclaunch.core.errors import InputError
 from speclaunch.measure.tune.model import Aim, DraftSetting, objective, trial_models, worth
 from speclaunch.measure.tune.trials import next_trial, ranked
 from tests.measure.tune.making import DEEP, OWN, TREE, trial
+from tests.support.loops import rows
 
 
 def test_as_the_command_line_says_it() -> None:
@@ -24,7 +25,7 @@ def test_as_the_command_line_says_it() -> None:
         assert str(objective(text)) == text
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "fast",

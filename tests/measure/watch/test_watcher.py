@@ -22,6 +22,7 @@ from speclaunch.measure.watch import (
 from speclaunch.measure.watch_history import WatchDocument, WatchedEngine
 from speclaunch.serving.launch.runs import HeldLock, Holder, Run, acquire
 from tests.measure.watch.write_schema import SCHEMA, schema
+from tests.support.loops import rows
 from tests.support.scripted_server import HOSTILE, body, scripted, sends
 from tests.support.serving.metrics_server import FakeMetrics, FakeRank, metrics_server
 
@@ -328,9 +329,7 @@ def test_a_slow_server_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (first.is_reachable, second.is_reachable) == (False, True)
 
 
-@pytest.mark.parametrize(
-    "name", ["http://x:0", "ftp://x", "http://user:pw@host", "http://h/?q=1", "no-such-launch"]
-)
+@rows("name", ["http://x:0", "ftp://x", "http://user:pw@host", "http://h/?q=1", "no-such-launch"])
 def test_names_that_are_no_server(name: str) -> None:
     with pytest.raises(InputError):
         watch_targets([name])

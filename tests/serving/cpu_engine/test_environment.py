@@ -20,6 +20,7 @@ from speclaunch.engine.facts.cpu_engine import (
     requirements,
     why_not_on_cpu,
 )
+from tests.support.loops import rows
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_another_release_has_its_own_folder_and_the_same_models(home: Path) -> N
     assert other.install_command == "speclaunch engine install cpu --release 0.5.18"
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@rows("release", RELEASES)
 def test_a_release_pins_all_packages_of_the_default(release: str) -> None:
     default, own = REQUIREMENTS.read_text().splitlines(), requirements(release).splitlines()
     assert [line.split("==")[0] for line in own] == [line.split("==")[0] for line in default]

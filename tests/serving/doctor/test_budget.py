@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
 from msgspec.structs import replace
 
 from speclaunch.engine.plan.budget import Fit, MemoryBudget
 from speclaunch.serving.doctor.checks.machine import check_budget
 from speclaunch.serving.doctor.facts import CheckState
+from tests.support.loops import rows
 from tests.support.serving.doctor.helpers import HEALTHY, TARGET
 
 
-@pytest.mark.parametrize(
-    ("found", "state", "said", "why"),
+@rows(
+    "found, state, said, why",
     [
         (
             MemoryBudget(Fit.FITS, "12 tokens", notes=("tight",)),

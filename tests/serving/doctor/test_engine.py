@@ -23,6 +23,7 @@ from speclaunch.serving.doctor.facts import (
     NoAnswer,
     Tools,
 )
+from tests.support.loops import rows
 from tests.support.serving.doctor.helpers import (
     HEALTHY,
     NO_GPU,
@@ -51,8 +52,8 @@ def test_speclaunch_itself() -> None:
     assert "0.1.0 on Python 3.11.7 (/usr/bin/python3)" in line.found
 
 
-@pytest.mark.parametrize(
-    ("version", "aim", "state", "why", "fix"),
+@rows(
+    "version, aim, state, why, fix",
     [
         ("0.5.23", None, CheckState.OK, "", None),
         ("0.5.18", None, CheckState.OK, "newest known version is 0.5.23", None),
@@ -108,8 +109,8 @@ def test_an_engine_that_does_not_answer_is_unknown() -> None:
     assert "engine.python=" in (line.fix or "")
 
 
-@pytest.mark.parametrize(
-    ("installed", "begun", "cpu", "state"),
+@rows(
+    "installed, begun, cpu, state",
     [
         (True, True, True, CheckState.OK),
         (False, True, False, CheckState.WARNING),
@@ -169,8 +170,8 @@ def test_a_kernel_package_below_the_engines_own_minimum(version: str | None) -> 
     assert without.state is CheckState.WARNING  # the engine looks at it on a CUDA GPU only
 
 
-@pytest.mark.parametrize(
-    ("version", "value", "errors"),
+@rows(
+    "version, value, errors",
     [
         ("0.5.18", "1", 0),
         ("0.5.18", "0", 1),
@@ -262,8 +263,8 @@ def test_both_kernel_packages_overwrite_each_other() -> None:
     assert "then install sglang-kernel" in (line.fix or "")
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "off", "state"),
+@rows(
+    "name, version, off, state",
     [
         ("flashinfer_cubin", "0.6.17", None, CheckState.OK),
         ("flashinfer_cubin", "0.6.8", None, CheckState.ERROR),
@@ -315,8 +316,8 @@ def test_packages_are_not_compared_for_amd_nor_for_the_cpu_engine() -> None:
 # compilers
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "compiled", "compiler", "ninja", "states"),
+@rows(
+    "algorithm, compiled, compiler, ninja, states",
     [
         ("NGRAM", False, True, True, [CheckState.OK]),
         ("NGRAM", False, False, True, [CheckState.WARNING]),

@@ -12,6 +12,7 @@ from speclaunch.engine.facts.hardware import OtherProcess
 from speclaunch.engine.facts.packages import Packages, Torch
 from speclaunch.serving.doctor.checks.machine import check_driver, check_gpus
 from speclaunch.serving.doctor.facts import CheckLine, CheckState, Process, Tools
+from tests.support.loops import rows
 from tests.support.serving.doctor.helpers import (
     GIB,
     HEALTHY,
@@ -31,8 +32,8 @@ def torch(cuda: str | None, version: str = "2.9.1") -> Packages:
     return replace(packages, torch=Torch(version, cuda))
 
 
-@pytest.mark.parametrize(
-    ("version", "cuda", "state"),
+@rows(
+    "version, cuda, state",
     [
         ("580.65.06", "13.0", CheckState.OK),
         ("590.44", "12.8", CheckState.OK),
@@ -79,8 +80,8 @@ def test_no_driver_is_said_once_by_the_gpus() -> None:
 # GPUs
 
 
-@pytest.mark.parametrize(
-    ("aim", "devices", "state"),
+@rows(
+    "aim, devices, state",
     [
         (None, (), CheckState.NOTE),
         (target(device="cpu"), (), CheckState.NOTE),
@@ -176,8 +177,8 @@ def test_a_leftover_engine_on_a_gpu_is_ended() -> None:
     assert theirs.fix is None
 
 
-@pytest.mark.parametrize(
-    ("free", "ranks", "env", "states"),
+@rows(
+    "free, ranks, env, states",
     [
         ((79, 79), 2, {}, [CheckState.OK]),
         ((79, 72), 2, {}, [CheckState.WARNING]),  # a tenth less is borne

@@ -21,6 +21,7 @@ from speclaunch.serving.doctor.facts import (
     VolumeUse,
 )
 from speclaunch.serving.doctor.machine import read_processes
+from tests.support.loops import rows
 from tests.support.serving.doctor.helpers import GB, GIB, machine, only, said, target, volume
 
 
@@ -33,8 +34,8 @@ def weights(size: int) -> tuple[LocalModel, ...]:
     return (LocalModel("target", "m", present=True, checkpoint=Checkpoint("m", weight_bytes=size)),)
 
 
-@pytest.mark.parametrize(
-    ("have", "aim", "size", "state"),
+@rows(
+    "have, aim, size, state",
     [
         (MachineMemory(64 * GIB, 60 * GIB), None, 0, CheckState.OK),
         (MachineMemory(4 * GIB, 1 * GIB), None, 0, CheckState.OK),
@@ -57,8 +58,8 @@ def test_a_limit_is_named_with_what_is_left_of_it() -> None:
     assert "limits it to 16.0 of 64.0 GiB" in line.found
 
 
-@pytest.mark.parametrize(
-    ("cpus", "aim", "state"),
+@rows(
+    "cpus, aim, state",
     [
         (1, None, CheckState.OK),
         (1, target(device="cpu"), CheckState.OK),
@@ -77,8 +78,8 @@ def test_processors(cpus: float, aim: Any, state: CheckState) -> None:
     assert line.found == f"{cpus:g} of 32 available"
 
 
-@pytest.mark.parametrize(
-    ("free", "aim", "state"),
+@rows(
+    "free, aim, state",
     [
         (0.067, None, CheckState.OK),
         (0.067, target(gpus=1), CheckState.OK),
@@ -92,8 +93,8 @@ def test_ranks_talk_through_shared_memory(free: float, aim: Any, state: CheckSta
     assert line.state is CheckState.OK or "--shm-size" in (line.fix or "")
 
 
-@pytest.mark.parametrize(
-    ("have", "states"),
+@rows(
+    "have, states",
     [
         (
             ProcessLimits(1024, 1048576, None, None),

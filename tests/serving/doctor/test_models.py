@@ -15,6 +15,7 @@ from speclaunch.serving.doctor.checks.models import check_models
 from speclaunch.serving.doctor.facts import CheckLine, CheckState, Hub, LocalModel, VolumeUse
 from speclaunch.serving.doctor.machine import read_hub, read_model
 from tests.support.hub_server import Answer, HubServer
+from tests.support.loops import rows
 from tests.support.serving.doctor.helpers import GB, machine, said, target, volume
 
 HUB = Hub(Path("/hub"), "HF_TOKEN")
@@ -32,8 +33,8 @@ def known(**facts: Any) -> Checkpoint:
     return Checkpoint(LLAMA, **facts)
 
 
-@pytest.mark.parametrize(
-    ("model", "state", "words"),
+@rows(
+    "model, state, words",
     [
         (
             LocalModel("target", LLAMA, present=True, checkpoint=known(weight_bytes=16 * GB)),

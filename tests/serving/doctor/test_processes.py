@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from speclaunch.serving.doctor.checks.environment import check_engines, check_port
 from speclaunch.serving.doctor.facts import CheckState, Port, Process
 from speclaunch.serving.doctor.machine import Custody, engines, is_engine
+from tests.support.loops import rows
 from tests.support.serving.doctor.helpers import machine, only, target
 
 SERVER = ("python", "-m", "sglang.launch_server", "--model-path", "m", "--api-key", "hunter2")
@@ -22,7 +21,7 @@ def process(pid: int, parent: int, *words: str, **more: Any) -> Process:
     )
 
 
-@pytest.mark.parametrize(
+@rows(
     "words",
     [
         SERVER,
@@ -39,7 +38,7 @@ def test_engines_are_known_by_their_command_line(words: tuple[str, ...]) -> None
     assert is_engine(process(5, 1, *words))
 
 
-@pytest.mark.parametrize(
+@rows(
     "words",
     [
         (),
@@ -78,7 +77,7 @@ def test_a_launch_of_speclaunch_that_was_killed_leaves_a_mark() -> None:
     assert custody(INIT, marked) is Custody.LEFT_OVER
 
 
-@pytest.mark.parametrize(
+@rows(
     "table",
     [
         (INIT, process(9, 1, *SERVER, session=9)),  # a service, or setsid
@@ -129,8 +128,8 @@ def test_a_circle_of_parents_ends() -> None:
     assert tree.members
 
 
-@pytest.mark.parametrize(
-    ("words", "ports", "port"),
+@rows(
+    "words, ports, port",
     [
         (SERVER, (30000, 41234), 30000),
         (SERVER, (41234,), None),
@@ -196,8 +195,8 @@ def test_engines_that_are_looked_after_are_good_to_know() -> None:
 # the port
 
 
-@pytest.mark.parametrize(
-    ("port", "aim", "state", "fix"),
+@rows(
+    "port, aim, state, fix",
     [
         (Port("127.0.0.1", 30000), target(), CheckState.OK, None),
         (

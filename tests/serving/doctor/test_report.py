@@ -6,7 +6,6 @@ import io
 import json
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from speclaunch.app.verbs.doctor import DoctorReport, diagnosis_json, render, show_diagnosis
@@ -23,6 +22,7 @@ from speclaunch.serving.doctor.facts import (
     Process,
 )
 from speclaunch.serving.doctor.gather import check_recipe
+from tests.support.loops import rows
 from tests.support.serving.doctor.helpers import HEALTHY, machine, target
 
 COMMAND = "uv pip install --python /a/very/long/path/to/an/environment/bin/python torch==2.13.0"
@@ -57,7 +57,7 @@ def text(width: int | None, *, unicode: bool = True) -> list[str]:
     return [line.plain for line in render(SECTIONS, width, unicode=unicode)]
 
 
-@pytest.mark.parametrize("width", [20, 25, 40, 60, 80, 120])
+@rows("width", [20, 25, 40, 60, 80, 120])
 def test_nothing_is_wider_than_the_terminal_but_a_command(width: int) -> None:
     shown = text(width)
     assert any(len(line) > width // 2 for line in shown)  # there is something to be cut
@@ -65,7 +65,7 @@ def test_nothing_is_wider_than_the_terminal_but_a_command(width: int) -> None:
         assert len(line) <= max(width, 34) or line.strip() == f"fix: {COMMAND}"
 
 
-@pytest.mark.parametrize("width", [25, 60, 120, None])
+@rows("width", [25, 60, 120, None])
 def test_nothing_is_lost(width: int | None) -> None:
     shown = "".join("".join(text(width)).split())
     for line in SECTIONS[0].lines:
@@ -103,7 +103,7 @@ def shown(diagnosis: DoctorReport, encoding: str = "utf-8") -> str:
     return raw.getvalue().decode(encoding)
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8", "shift-jis"])
+@rows("encoding", ["ascii", "latin-1", "utf-8", "shift-jis"])
 def test_any_output_takes_it(encoding: str) -> None:
     odd = CheckLine("engines", CheckState.OK, "ünï 日本 … ✓ \udcff")
     said = shown(DoctorReport((CheckSection("S", (odd,)),)), encoding)
@@ -122,8 +122,8 @@ def diagnosis(found: MachineFacts, judged: Any = None) -> DoctorReport:
     return DoctorReport(check_machine(found), found.target, judged)
 
 
-@pytest.mark.parametrize(
-    ("found", "last"),
+@rows(
+    "found, last",
     [
         (HEALTHY, "No problems found."),
         (machine(user="x", limits=UnknownFact("limits", "no")), "1 check without a result."),

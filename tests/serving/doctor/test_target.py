@@ -21,6 +21,7 @@ from speclaunch.serving.doctor.gather import (
     target_of,
     versions_to_check,
 )
+from tests.support.loops import rows
 from tests.support.serving.doctor.helpers import gpu, h100s
 
 
@@ -113,8 +114,8 @@ def test_a_recipe_of_the_cpu_engine() -> None:
 HERE = h100s(gpu(0, 79), gpu(1, 79))
 
 
-@pytest.mark.parametrize(
-    ("name", "found", "elsewhere"),
+@rows(
+    "name, found, elsewhere",
     [
         (None, HERE, False),
         ("h100", HERE, False),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-import pytest
-
 from speclaunch.engine.facts.facts import UnknownFact
 from speclaunch.serving.doctor.checks.environment import check_proxy, check_variables
 from speclaunch.serving.doctor.facts import CheckLine, CheckState, Port
+from tests.support.loops import rows
 from tests.support.serving.doctor.helpers import machine, only, runtime, said, target
 
 
@@ -37,8 +36,8 @@ def test_secrets_are_not_shown_and_long_values_are_cut() -> None:
     assert len(line.found) < 200
 
 
-@pytest.mark.parametrize(
-    ("version", "name", "state", "words"),
+@rows(
+    "version, name, state, words",
     [
         ("0.5.23", "SGLANG_LOGGING_CONFIG_PATH", None, ""),
         ("0.5.23", "SGLANG_ENABLE_SPECV2", CheckState.WARNING, "has no variable"),
@@ -86,8 +85,8 @@ def test_kernels_that_are_waited_for() -> None:
     assert [line.state for line in lines(CUDA_LAUNCH_BLOCKING="0")] == [CheckState.NOTE]
 
 
-@pytest.mark.parametrize(
-    ("env", "host", "state"),
+@rows(
+    "env, host, state",
     [
         ({}, "127.0.0.1", None),
         ({"https_proxy": "http://p:1"}, "127.0.0.1", None),  # it is asked over http

@@ -13,13 +13,14 @@ from speclaunch.app.output.launching import PlainObserver, WeightSizes, how_far
 from speclaunch.serving.launch import supervisor
 from speclaunch.serving.launch.phases import PhaseTracker, read_bar
 from speclaunch.serving.launch.supervisor import Ending, EngineSpec, supervise
+from tests.support.loops import rows
 
 Make = Callable[..., EngineSpec]
 STAMP = "[2026-11-21 02:16:12]"
 
 
-@pytest.mark.parametrize(
-    ("line", "what", "done", "total", "left", "of_weights"),
+@rows(
+    "line, what, done, total, left, of_weights",
     [
         # 0.4.6 to 0.5.7: model_loader/weight_utils.py, `_BAR_FORMAT`
         (
@@ -104,7 +105,7 @@ def test_bars_of_the_released_engines(
     )
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         "",

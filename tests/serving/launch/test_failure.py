@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speclaunch.serving.launch.engine_log import last_error
+from tests.support.loops import rows
 
 STAMP = "[2026-11-21 02:16:12]"
 TRACEBACK = """\
@@ -16,8 +17,8 @@ Traceback (most recent call last):
 """
 
 
-@pytest.mark.parametrize(
-    ("log", "expected"),
+@rows(
+    "log, expected",
     [
         (
             TRACEBACK + "ValueError: Currently ngram speculative decoding does not support dp "

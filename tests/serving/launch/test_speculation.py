@@ -15,6 +15,7 @@ from speclaunch.serving.launch import watchdog
 from speclaunch.serving.launch.supervisor import Ending, EngineSpec, supervise
 from speclaunch.serving.launch.watchdog import Course, SpeculationMonitor, run_hook
 from speclaunch.serving.metrics import RankMetrics, decode_batch
+from tests.support.loops import rows
 
 from .conftest import Recorder
 
@@ -27,8 +28,8 @@ def values(rank: str, *found: float | None) -> RankMetrics:
     return RankMetrics(rank=rank, **dict(zip(names, found, strict=True)))
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
+@rows(
+    "line, expected",
     [
         (  # 0.5.23, written by the CPU engine
             f"{STAMP} Decode batch, #running-req: 2, #token: 752, token usage: 0.09, accept len: "

@@ -7,6 +7,7 @@ import pytest
 from speclaunch.engine.releases.command import RenderedArgs, RenderedArgument
 from speclaunch.engine.releases.shell import Address
 from speclaunch.serving.launch.client import Generation, check_answers
+from tests.support.loops import rows
 
 
 def asked(**args: str) -> RenderedArgs:
@@ -87,8 +88,8 @@ def test_an_engine_without_speculation_that_was_asked_for_none() -> None:
     assert check_answers(info, generated(None, None), asked(mem_fraction_static="0.7")).ok
 
 
-@pytest.mark.parametrize(
-    ("host", "url"),
+@rows(
+    "host, url",
     [
         ("0.0.0.0", "http://127.0.0.1:30000"),
         ("::", "http://[::1]:30000"),

@@ -15,6 +15,7 @@ from speclaunch.serving.metrics import (
     AcceptanceTest,
     learned,
 )
+from tests.support.loops import rows
 from tests.support.serving.traffic import STEPS, Traffic
 
 ONE_KIND = ((0.85, 0.0, 1.0),)
@@ -88,7 +89,7 @@ def test_a_constant_length_can_drop() -> None:
     assert steps_until_change(test, 3.0) <= 200
 
 
-@pytest.mark.parametrize("length", [math.nan, math.inf, 0.0, -1.0])
+@rows("length", [math.nan, math.inf, 0.0, -1.0])
 def test_values_that_are_no_lengths_are_ignored(length: float) -> None:
     test = trained()
     assert not any(test.add(sample(length)) for _ in range(100))

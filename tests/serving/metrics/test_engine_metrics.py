@@ -20,6 +20,7 @@ from speclaunch.serving.metrics import (
     read_loads,
     read_metrics,
 )
+from tests.support.loops import rows
 from tests.support.scripted_server import HOSTILE, body, scripted, sends
 from tests.support.serving.metrics_server import FakeMetrics, FakeRank, metrics_server
 
@@ -72,8 +73,8 @@ def test_counters_of_labels_are_added() -> None:
     assert found.generated == 4
 
 
-@pytest.mark.parametrize(
-    ("text", "value", "labels"),
+@rows(
+    "text, value, labels",
     [
         (b"a 1", 1.0, {}),
         (b"a{} 1.5 1700000000", 1.5, {}),
@@ -86,7 +87,7 @@ def test_the_text_format(text: bytes, value: float, labels: dict[str, str]) -> N
     assert parse_metrics(text, ["a"]) == [Sample("a", labels, value)]
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         b"",
@@ -125,9 +126,7 @@ def test_without_metrics_the_loads_and_the_states_remain() -> None:
     assert found.is_lifetime
 
 
-@pytest.mark.parametrize(
-    "odd", [None, 7, "x", [], {"loads": 3}, {"loads": [1, {"token_usage": "x"}]}]
-)
+@rows("odd", [None, 7, "x", [], {"loads": 3}, {"loads": [1, {"token_usage": "x"}]}])
 def test_states_of_any_form_are_read(odd: object) -> None:
     state = FakeMetrics()
     state.loads = {"loads": odd}

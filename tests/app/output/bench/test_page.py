@@ -20,6 +20,7 @@ from speclaunch.measure.bench.schema import CertificateDocument
 from tests.app.output.bench.strategies import certificates
 from tests.app.output.plan.test_page import contrast, read
 from tests.support.app.output.bench.made import MEMORY, OURS, made
+from tests.support.loops import rows
 
 REFUSED = (Objection("errors", "R: round 2: <b>3</b> requests failed"),)
 
@@ -148,8 +149,8 @@ def test_a_scale_of_times_can_be_read(most: float) -> None:
     assert all(0 <= tick.at <= 100.001 for tick in ticks)
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
+@rows(
+    "value, said",
     [(0, "0"), (0.9999, "1 s"), (0.0031, "3.1 ms"), (0.33049, "330 ms"), (1.3211, "1.32 s"),
      (99.99, "100 s"), (4321, "4,321 s"), (0.00000412, "4.12 us"), (0.9996, "1 s")],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from speclaunch.measure.bench.schema import (
     difference,
 )
 from tests.support.app.output.bench.made import made
+from tests.support.loops import rows
 
 SCHEMA = Path(__file__).parents[4] / "docs" / "reference" / "bench.schema.json"
 REAL = Path(__file__).with_name("cpu_ngram.json")
@@ -84,7 +85,7 @@ def test_a_document_says_each_round_and_how_times_are_spread() -> None:
     assert latency[found.quantiles.index(0.5)] == pytest.approx(cell.candidate.latency)
 
 
-@pytest.mark.parametrize(
+@rows(
     "change",
     [
         lambda said: said.pop("cells"),

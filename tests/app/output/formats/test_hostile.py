@@ -33,6 +33,7 @@ from tests.support.app.output.formats.made import (
     official,
     report,
 )
+from tests.support.loops import rows
 
 FEW = settings(max_examples=20, deadline=None)
 
@@ -215,7 +216,7 @@ def test_text_is_what_rich_writes_to_a_pipe(made: Report) -> None:
     assert drawn.getvalue() == format_named("text").text(told)
 
 
-@pytest.mark.parametrize("name", ["gitlab", "sarif", "junit", "rdjson", "json"])
+@rows("name", ["gitlab", "sarif", "junit", "rdjson", "json"])
 def test_of_nothing_there_is_a_document(name: str) -> None:
     text = written(name, FormatInput(Report()))
     (JUnitXml.fromstring if name == "junit" else json.loads)(text.encode())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from speclaunch.engine.plan.effective_arguments import (
     HIDDEN,
     ArgumentOutcome,
@@ -15,6 +13,7 @@ from speclaunch.engine.plan.effective_arguments import (
 )
 from speclaunch.measure.advice.plan_requests import compared
 from tests.support.app.output.plan.helpers import FAILS, FITS, UNKNOWN, PlannedDeployment, planned
+from tests.support.loops import rows
 
 
 def row(found: PlannedDeployment, name: str) -> EffectiveArgument:
@@ -68,8 +67,8 @@ def test_secrets_are_hidden() -> None:
     assert row(planned(), "api_key").user_value is None
 
 
-@pytest.mark.parametrize(
-    ("name", "concern"),
+@rows(
+    "name, concern",
     [
         ("speculative_ngram_max_bfs_breadth", Concern.SPECULATION),
         ("speculative_draft_attention_backend", Concern.SPECULATION),

@@ -15,6 +15,7 @@ from speclaunch.app.output.terminal import wrapped
 from speclaunch.engine.plan.budget import MemoryShare, MemorySize, MemoryUse, RankBudget
 from speclaunch.measure.advice.plan_requests import compared
 from tests.support.app.output.plan.helpers import FAILS, FITS, GIB, UNKNOWN, planned, rank, shown
+from tests.support.loops import rows
 
 WIDTHS = [(60, True), (80, True), (120, True), (200, True), (400, False)]
 
@@ -130,7 +131,7 @@ def test_what_steers_a_terminal_is_not_passed_on() -> None:
     assert "[bold]x[/bold]" in shown(show_plan, replace(found, label="[bold]x[/bold]"))
 
 
-@pytest.mark.parametrize(("width", "terminal"), WIDTHS)
+@rows("width, terminal", WIDTHS)
 def test_a_comparison_at_any_width(width: int, terminal: bool) -> None:
     found = compared(
         planned(version="0.5.9", budget=FAILS), planned("args.max_running_requests=64")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from msgspec.structs import replace
 
 from speclaunch.engine.facts.hardware import Gpu, Hardware, OtherProcess, Vendor, declare
@@ -11,6 +10,7 @@ from speclaunch.engine.plan.budget import Fit, MemoryPhase
 from speclaunch.engine.plan.memory.budget import budget
 from tests.engine.plan.memory.deployments import LLAMA_8B
 from tests.support.engine.plan.memory.sized import plan_of
+from tests.support.loops import rows
 
 GIB = 1 << 30
 QWEN_72B = {
@@ -28,8 +28,8 @@ QWEN_72B = {
 }
 
 
-@pytest.mark.parametrize(
-    ("words", "hardware", "impossible"),
+@rows(
+    "words, hardware, impossible",
     [
         ("", "h100:1", True),
         ("--tp-size 2", "h100:2", False),  # 67.7 of 79.6 GiB

@@ -22,6 +22,7 @@ from speclaunch.engine.plan.memory.budget import budget
 from speclaunch.engine.plan.memory.estimates import NOTHING
 from speclaunch.engine.plan.resolve import resolve
 from tests.support.checks.rules.harness import request_of
+from tests.support.loops import rows
 
 DATA = json.loads((Path(__file__).with_name("cpu_measurements.json")).read_text())
 CASES: dict[str, dict[str, Any]] = DATA["cases"]
@@ -92,7 +93,7 @@ def test_pools_from_what_was_free_before_and_after(
     assert share(found, MemoryUse.REQUEST_SLOTS) == rows * columns * 4
 
 
-@pytest.mark.parametrize("name", SERVED)
+@rows("name", SERVED)
 def test_pools_from_what_was_free_before(name: str) -> None:
     """With P alone: within 2 %, and what the host's free memory wandered meanwhile."""
     measured = SERVED[name]["measured"]
@@ -110,7 +111,7 @@ def test_pools_from_what_was_free_before(name: str) -> None:
     assert abs(taken - pools) <= 0.02 * pools + (0 if capped else 1.4 * wandered)
 
 
-@pytest.mark.parametrize("name", FAILED)
+@rows("name", FAILED)
 def test_the_phase_that_fails(name: str) -> None:
     measured = FAILED[name]["measured"]
     found = predicted(FAILED[name])
@@ -130,9 +131,7 @@ def test_the_phase_that_fails(name: str) -> None:
     assert found.working_fractions[0] == pytest.approx(least, abs=0.006)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "fit"), [(8, Fit.FAILS), (20, Fit.TIGHT), (64, Fit.FITS), (8192, Fit.FITS)]
-)
+@rows("tokens, fit", [(8, Fit.FAILS), (20, Fit.TIGHT), (64, Fit.FITS), (8192, Fit.FITS)])
 def test_a_pool_without_room_for_the_warm_up_prompt_serves_nothing(tokens: int, fit: Fit) -> None:
     """0.5.23 with 8 tokens: "Input length (17 tokens) exceeds the maximum allowed length (2
     tokens)"."""

@@ -23,6 +23,7 @@ from speclaunch.engine.plan.memory.terms import gather
 from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.resolve import resolve
 from tests.support.checks.rules.harness import request_of
+from tests.support.loops import rows
 
 DATA = json.loads(Path(__file__).with_name("gpu_measurements.json").read_text())
 CASES: dict[str, dict[str, Any]] = DATA["cases"]
@@ -59,7 +60,7 @@ def test_there_is_enough_to_compare() -> None:
     assert len(POOLS) >= 20 and len(LOADED) >= 15
 
 
-@pytest.mark.parametrize("name", CASES)
+@rows("name", CASES)
 def test_free_memory_and_weights(name: str) -> None:
     """Weights within 1 % and what the allocator rounds; the draft's with what it frees later."""
     measured = CASES[name]["measured"]
@@ -72,7 +73,7 @@ def test_free_memory_and_weights(name: str) -> None:
     assert draft / GIB == pytest.approx(sum(drafts), abs=0.08)
 
 
-@pytest.mark.parametrize("name", POOLS)
+@rows("name", POOLS)
 def test_pools(name: str) -> None:
     """Within 0.4 %; a pool of 0.4 GiB that 62 GiB of weights leave, within 20 %."""
     measured = POOLS[name]["measured"]
@@ -90,7 +91,7 @@ def test_resolved_values() -> None:
         assert {key: plan.value(key) for key in resolved} == resolved, name
 
 
-@pytest.mark.parametrize("name", LOADED)
+@rows("name", LOADED)
 def test_graphs_and_activations(name: str) -> None:
     """What was needed lies between the best case and the likely bound; none is predicted to fail."""
     plan, measured = plan_of(LOADED[name]), LOADED[name]["measured"]

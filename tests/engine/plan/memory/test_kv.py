@@ -13,6 +13,7 @@ from speclaunch.engine.facts.read_checkpoint import from_config
 from speclaunch.engine.plan.memory.kv import PoolLayout, pool_cell, pool_layout, token_size
 from speclaunch.engine.plan.plan import UnknownValueError
 from tests.support.engine.plan.memory.sized import MODELS, STEPS, eagle3, llama, plan_of, published
+from tests.support.loops import rows
 
 EAGLE3 = "--speculative-algorithm EAGLE3" + STEPS
 EAGLE = "--speculative-algorithm EAGLE" + STEPS
@@ -120,9 +121,7 @@ def test_real_engine(
     assert token_size(plan, draft=True).bytes * (tokens + 1) == 2 * drafts
 
 
-@pytest.mark.parametrize(
-    ("ranks", "token"), [(1, 65_536 // 2), (2, 65_536 // 4), (4, 8_192), (8, 8_192)]
-)
+@rows("ranks, token", [(1, 65_536 // 2), (2, 65_536 // 4), (4, 8_192), (8, 8_192)])
 def test_heads_are_divided_until_each_rank_has_one(ranks: int, token: int) -> None:
     assert token_size(plan_of(llama(), f"--tp-size {ranks}")).bytes == token
 
@@ -144,8 +143,8 @@ def test_ranks_of_dp_attention(words: str, version: str) -> None:
     assert token_size(plan_of(target, words, version=version)).bytes == 327_680 // 4
 
 
-@pytest.mark.parametrize(
-    ("dtype", "token", "version"),
+@rows(
+    "dtype, token, version",
     [
         ("auto", 32_768, "0.5.23"),
         ("bfloat16", 32_768, "0.5.23"),
@@ -193,8 +192,8 @@ def test_checkpoint_asks_for_an_fp8_cache(version: str, token: int) -> None:
     assert token_size(plan_of(target, version=version)).bytes == token
 
 
-@pytest.mark.parametrize(
-    ("version", "hardware", "words", "token", "cell"),
+@rows(
+    "version, hardware, words, token, cell",
     [
         # bf16 on Hopper, and 132 bytes of the indexer
         ("0.5.23", "h200:8", "", 61 * (1152 + 132), 61 * (1152 + 132)),
@@ -235,9 +234,7 @@ def test_sliding_windows_have_a_pool() -> None:
         assert pool_cell(plan_of(target, "--tp-size 8", version=version)).bytes == cell
 
 
-@pytest.mark.parametrize(
-    ("version", "windows"), [("0.5.6", 18), ("0.5.7", 0), ("0.5.8", 18), ("0.5.23", 18)]
-)
+@rows("version, windows", [("0.5.6", 18), ("0.5.7", 0), ("0.5.8", 18), ("0.5.23", 18)])
 def test_versions_that_have_that_pool(version: str, windows: int) -> None:
     layout = pool_layout(plan_of(published("openai/gpt-oss-120b"), version=version))
     assert layout.swa_layers == windows
@@ -291,8 +288,8 @@ def test_pipeline_stages() -> None:
     assert token_size(plan_of(target, "--pp-size 4")).bytes == 5 * 2048
 
 
-@pytest.mark.parametrize(
-    ("version", "cell"),
+@rows(
+    "version, cell",
     [
         ("0.5.10", 32_768),  # the draft is paid from what is left
         ("0.5.13", 32_768),
@@ -416,7 +413,7 @@ HOSTILE: tuple[Any, ...] = (
 )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@rows("seed", range(40))
 def test_no_config_makes_it_crash(seed: int) -> None:
     """Values of every kind at every key: a size, or UnknownValueError."""
     chance = random.Random(seed)

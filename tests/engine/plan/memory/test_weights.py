@@ -22,6 +22,7 @@ from speclaunch.engine.plan.memory.quantized import FP8_ROWS, MXFP4, NVFP4, Excl
 from speclaunch.engine.plan.memory.weights import config_bytes, weight_size
 from speclaunch.engine.plan.plan import UnknownValueError
 from tests.support.engine.plan.memory.sized import MODELS, STEPS, eagle3, llama, plan_of, published
+from tests.support.loops import rows
 
 GIB = 1 << 30
 
@@ -85,7 +86,7 @@ def test_ranks_of_public_logs(name: str, words: str, version: str, gib: float) -
     assert gib * 0.96 < size.bytes / GIB <= gib
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+@rows("ranks", [1, 2, 4, 8])
 def test_tensor_parallel_divides(ranks: int) -> None:
     """All but norms, which every rank has; a KV head for each rank where there are fewer."""
     checkpoint = llama()
@@ -123,8 +124,8 @@ def test_experts_are_spread_and_copied() -> None:
     assert weight_size(copied).bytes - plain == pytest.approx(experts * 32 / 128 / 8, abs=1)
 
 
-@pytest.mark.parametrize(
-    ("hardware", "version", "ranks", "padded"),
+@rows(
+    "hardware, version, ranks, padded",
     [
         ("h100-80gb:8", "0.5.23", 1, 1.0),
         ("h100-80gb:8", "0.5.23", 8, 384 / 360),  # 2880 / 8 to a multiple of 64
@@ -260,8 +261,8 @@ def test_schemes_by_hand() -> None:
     assert FP8_ROWS.bytes(256, 512) == elements + 256 * 4
 
 
-@pytest.mark.parametrize(
-    ("names", "module", "excluded"),
+@rows(
+    "names, module, excluded",
     [
         (["lm_head"], "lm_head", True),
         (["model.layers.0"], "model.layers.0.mlp.gate_proj", True),
@@ -358,7 +359,7 @@ HOSTILE: tuple[Any, ...] = (
 )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@rows("seed", range(40))
 def test_no_config_makes_it_crash(seed: int) -> None:
     """Values of every kind at every key: a size that is no less than 0, or UnknownValueError."""
     chance = random.Random(seed)

@@ -11,6 +11,7 @@ from speclaunch.core.errors import LaunchError
 from speclaunch.deployments.recipe.schema import Agreement
 from speclaunch.engine.releases.shell import nodes_of
 from speclaunch.serving.launch.agreement.records import group_of, job_of
+from tests.support.loops import rows
 
 
 def group(args: dict[str, Any], environment: dict[str, str] | None = None, **settings: Any) -> Any:
@@ -36,8 +37,8 @@ def test_prefill_and_decode() -> None:
     assert named.part == "p-1"
 
 
-@pytest.mark.parametrize(
-    ("environment", "alone", "job"),
+@rows(
+    "environment, alone, job",
     [
         ({"SLURM_JOB_ID": "7"}, False, "slurm-7-0"),
         ({"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2"}, False, "slurm-7-2"),
@@ -58,8 +59,8 @@ def test_two_jobs_never_have_one_directory() -> None:
     assert not any("/" in name or "." in name for name in names)
 
 
-@pytest.mark.parametrize(
-    ("args", "settings", "message"),
+@rows(
+    "args, settings, message",
     [
         ({"nnodes": 2, "node_rank": 2}, {}, "node_rank=2 is not a rank of nnodes=2"),
         ({"node_rank": "x"}, {}, "node_rank: 'x' is not a whole number"),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from speclaunch.serving.launch.diagnosis.causes.memory import allocation
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose
 from tests.serving.launch.diagnosis.test_corpus import CORPUS
+from tests.support.loops import rows
 
 GPU = "GPU 0 has a total capacity of 79.10 GiB of which"
 
 
-@pytest.mark.parametrize(
-    ("message", "numbers"),
+@rows(
+    "message, numbers",
     [
         (
             f"CUDA out of memory. Tried to allocate 1.25 GiB. {GPU} 812.88 MiB is free. Process",

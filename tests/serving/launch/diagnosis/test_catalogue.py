@@ -22,7 +22,7 @@ from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Sign
 from speclaunch.serving.launch.diagnosis.launch_log import Wording
 from speclaunch.serving.launch.diagnosis.remedy import meaning, remedy_steps, setting_changes
 from speclaunch.serving.launch.engine_log import Phase
-from tests.support.loops import over
+from tests.support.loops import over, rows
 
 CAUSES = [known.cause for known in CATALOGUE]
 SIGNATURES = [one for known in CATALOGUE for one in known.signatures]
@@ -47,7 +47,7 @@ def test_a_cause_says_everything(cause: Cause) -> None:
         assert known is not None and known.current, argument
 
 
-@pytest.mark.parametrize("version", held_versions())
+@rows("version", held_versions())
 def test_a_remedy_has_a_step_in_every_version_of_its_cause(version: str) -> None:
     catalogue = load(version)
     for cause in CAUSES:
@@ -77,8 +77,8 @@ def test_a_message_leads_to_the_rule_that_foretells_it() -> None:
     assert rule_of("nothing that the engine says") is None
 
 
-@pytest.mark.parametrize(
-    ("message", "code"),
+@rows(
+    "message, code",
     [
         ("UNO requires FA3 for both prefill and decode attention.", "SPL645"),
         ("UNO requires --speculative-num-steps 1.", "SPL644"),
@@ -208,7 +208,7 @@ ONE_LINERS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("version", held_versions(Path("none-added")))
+@rows("version", held_versions(Path("none-added")))
 def test_the_logged_arguments_tell_the_version(version: str) -> None:
     """All destinations of a release, as `server_args=` has them, leave few releases over."""
     dests = sorted({argument.dest for argument in load(version).arguments.values()})

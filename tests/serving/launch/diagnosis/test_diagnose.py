@@ -13,6 +13,7 @@ from speclaunch.serving.launch.diagnosis.interface import Diagnosis, Direction
 from speclaunch.serving.launch.diagnosis.remedy import remedy_steps, setting_changes
 from speclaunch.serving.launch.engine_log import Phase, dead_process, describe_exit, last_error
 from tests.serving.launch.diagnosis.healthy import HOSTILE
+from tests.support.loops import rows
 from tests.support.serving.launch import failure_log
 
 OUT = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
@@ -196,8 +197,8 @@ def test_an_unknown_failure_is_told_as_one() -> None:
     assert remedy_steps(found) == () and setting_changes(found) == ()
 
 
-@pytest.mark.parametrize(
-    ("code", "made", "cause"),
+@rows(
+    "code, made, cause",
     [
         (-9, log().load_begin(), "killed-while-starting"),
         (137, log().serving(), "process-killed"),
@@ -232,8 +233,8 @@ def test_the_engines_figures_become_the_remedys() -> None:
     assert turn.now == 0.5
 
 
-@pytest.mark.parametrize(
-    ("version", "flag"),
+@rows(
+    "version, flag",
     [
         ("0.4.6.post5", "--cuda-graph-max-bs 24"),
         ("0.5.13.post1", "--cuda-graph-max-bs 24"),
@@ -345,7 +346,7 @@ HARD = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("piece", HARD)
+@rows("piece", HARD)
 def test_no_line_is_slow(piece: str) -> None:
     """200,000 characters in a line, in every place where a pattern is asked."""
     long = piece * (200_000 // len(piece))

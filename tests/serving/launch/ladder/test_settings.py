@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from speclaunch.core.resources import conf_dir
 from speclaunch.deployments.recipe.schema import Recovery, RecoveryPolicy
 from speclaunch.engine.plan.budget import Steppable
+from tests.support.loops import rows
 
 
 @pytest.mark.parametrize("name", ["default", "documents", "off"])
@@ -38,8 +39,8 @@ def test_a_plain_off_of_yaml_is_off() -> None:
     assert Recovery(policy=False).policy is RecoveryPolicy.OFF
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
+@rows(
+    "given, says",
     [
         ({"policy": "sometimes"}, "'off', 'budget' or 'order'"),
         ({"order": ["draft_tree", "draft_tree"]}, "draft_tree appears twice"),
