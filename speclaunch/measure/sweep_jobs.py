@@ -199,7 +199,8 @@ class Folder(Struct, frozen=True):
             write_json(self.path / "sweep.json", {"version": _VERSION, **about})
         except OSError as error:
             raise LaunchError(
-                f"cannot write {self.path}: {error.strerror}", help="--directory chooses another"
+                f"cannot write {self.path}: {error.strerror}",
+                help="choose another with --directory",
             ) from error
 
     def planned(self) -> Planned:
@@ -298,7 +299,7 @@ def check_jobs(
         if secret is not None:
             key = secret.partition("=")[0]
             raise InputError(
-                f"{key} is a secret; a sweep stores its arguments in files",
+                f"{key} is a secret, but a sweep stores its arguments in files",
                 help=f"read it from a variable: {key}='${{oc.env:NAME}}'",
             )
     return tuple(

@@ -1,9 +1,9 @@
 """Run of a sweep: Hydra's launcher in a separate process, and each of the jobs it starts.
 
 Rows are reported as they arrive. The launcher runs in its own session, so Ctrl-C reaches only this
-process. To stop, we create the file `stop` in the folder: the jobs stop their engines and return,
-then the launcher ends. If this process is killed, its lock is released, which jobs on this machine
-notice within a second.
+process. To stop, it creates the file `stop` in the folder. The jobs then stop their engines and
+return, and the launcher ends. If this process is killed, its lock is released, which jobs on this
+machine notice within a second.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _why(log: Path, code: int | None, left: int) -> str:
         lines = log.read_text(errors="replace").splitlines()
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     jobs = "1 job" if left == 1 else f"{left} jobs"
-    return f"the launcher ended ({code}) before {jobs}: {last[:300]}"
+    return f"the launcher ended ({code}) with {jobs} left: {last[:300]}"
 
 
 _JOB_END_S = 60.0

@@ -200,7 +200,7 @@ class EngineWatcher:
         self._published = published_lengths(self._info)
 
     def _read_router(self, found: WatchedEngine) -> bool:
-        """Read the workers of a router; False for anything else. Raises EngineRefusalError.
+        """Read the workers of a router; False for other servers. Raises EngineRefusalError.
 
         Source: sglang_router 0.3.2, sgl-model-gateway/src/server.rs (GET `/workers`, which needs
         the router's API key) and src/protocols/worker_spec.rs (WorkerInfo). The router's metrics
@@ -274,7 +274,7 @@ class EngineWatcher:
 
 
 def journal_lengths(run: Run) -> dict[str, float]:
-    """Return the acceptance lengths that a launch learned, and that of its first check."""
+    """Return the mean acceptance length that a launch learned, and that of its first check."""
     last = run.attempts[-1] if run.attempts else {}
     course, verification = (mapping(last.get(name)) for name in ("course", "verification"))
     lengths = [
@@ -329,7 +329,7 @@ def watching(targets: Sequence[WatchTarget], interval: float) -> Iterator[list[E
 
 
 def wait_for_polls(watchers: Sequence[EngineWatcher], most: int, seconds: float) -> None:
-    """Wait until each answering server was polled `most` times, and each other server once."""
+    """Wait up to `seconds` until answering servers were polled `most` times, and others once."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not all(
         item.polls >= (most if item.record.is_reachable else 1) for item in watchers

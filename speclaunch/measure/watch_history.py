@@ -5,7 +5,7 @@ changes every 40 decode steps and keeps its value while the engine is idle. A fa
 that the engine has restarted, which begins a new history.
 
 The JSON is a stable contract for scripts. `docs/reference/watch.schema.json` is generated from
-these records; a test compares them. Within version 1 keys are never removed or redefined; new keys
+these records; a test compares them. Within version 1, keys are never removed or redefined; new keys
 may be added.
 """
 
@@ -35,7 +35,7 @@ _MOST_READINGS = 400
 
 
 class RankSpan(Struct, kw_only=True):
-    """Values of one rank, or the sum of all: now, and over the history."""
+    """Values of one rank, or of all ranks together: now, and over the history."""
 
     rank: str
     accept_length: float | None = None
@@ -288,7 +288,7 @@ SourceName = Literal["metrics", "server_info", "log", "router", "none"]
 
 
 class WatchProblem(Struct, frozen=True):
-    """Something that is wrong."""
+    """A problem of a server."""
 
     kind: ProblemKind
     text: str

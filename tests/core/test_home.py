@@ -159,5 +159,5 @@ def test_a_lint_without_its_cache_says_so_once(home: Path, tmp_path: Path) -> No
     home.chmod(0o777)
     found = run("lint", str(script), cwd=tmp_path)
     assert (found.returncode, found.stdout) == (clean.returncode, clean.stdout)
-    assert found.stderr.count("note: without the cache: other users can write to") == 1
+    assert found.stderr.count("note: not using the cache: other users can write to") == 1
     assert run("lint", "--no-cache", str(script), cwd=tmp_path).stderr == clean.stderr

@@ -56,7 +56,7 @@ def span(found: Interval | RatioRecord) -> str:
 
 
 def ratio(number: float) -> str:
-    """Return a ratio as text: `1.25`; with fewer digits if it is far from 1."""
+    """Return a ratio as text: `1.25`; with three significant digits if it is far from 1."""
     return f"{number:.2f}" if 0.01 <= number < 1000 else f"{number:.3g}"
 
 
@@ -105,7 +105,7 @@ def intervals_mean(found: CertificateDocument) -> list[str]:
 
 
 def published(found: CertificateDocument | SingleDocument) -> list[tuple[str, bool]]:
-    """Return a line per cell with its published acceptance, and True if the cell is far below."""
+    """Return a line per cell with its published acceptance; True marks cells far below it."""
     lines = []
     for cell in found.published:
         below = "far below the " if cell.far_below else ""
@@ -131,7 +131,7 @@ def context(cell: InCell) -> str:
 
 
 def goodput(cell: CellRecord) -> list[str]:
-    """Return both sides' requests per second within the bounds, and the ratio; else empty texts."""
+    """Return each side's goodput and the ratio as text; empty texts if goodput was not measured."""
     found = cell.goodput
     if found is None:
         return ["", "", ""]
@@ -212,7 +212,7 @@ def difference_means(found: DifferenceDocument) -> str:
     return (
         f"A ratio above 1 means that {found.after} is faster. The intervals of all speed-ups hold "
         f"simultaneously with {sure} confidence, as do those of all throughputs (Welch's, "
-        "unpaired). Throughputs were measured at different times, so they include other changes."
+        "unpaired). Throughputs were measured at different times, so other changes affect them."
     )
 
 
@@ -402,7 +402,7 @@ def list_document(found: Iterable[BenchListing]) -> dict[str, Any]:
 _MEANS = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 """Characters that GitHub reads as markup, a mention, or the end of a cell.
 
-A joiner follows each `@`, because a backslash before it does not prevent a mention.
+A zero-width non-joiner follows each `@`, because a backslash does not prevent a mention.
 """
 _LIST = re.compile(r"^(\s*)([-+]|\d+[.)])(?=\s)")
 _NO_MENTION = "@\N{ZERO WIDTH NON-JOINER}"

@@ -1,4 +1,4 @@
-"""A certificate as one self-contained page to attach to a change request."""
+"""A certificate as one self-contained HTML page to attach to a change request."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _STEPS = (1, 2, 2.5, 5, 10)
 _TICKS = 6
 """Maximum labels of a scale."""
 MOST_LABELS = 8
-"""Maximum points with numbers; more numbers do not fit, and the table has them."""
+"""Maximum number of labeled points; more labels do not fit, but the table has all numbers."""
 _TOTAL = 100.0
 _INTEGER = 99.95
-"""Number above which three digits show an integer."""
+"""Smallest number that three significant digits show as an integer."""
 _LEAST = 0.9995
-"""Number above which three digits round to 1."""
+"""Smallest number that three significant digits round to 1."""
 _SHORTEST = 1e-12
 """Minimum length of a scale in seconds."""
 
@@ -47,7 +47,7 @@ QUARTERS = tuple(Tick(HEIGHT * (1 - part / 4), f"{25 * part}%") for part in rang
 
 
 class RatioPoint(Struct, frozen=True):
-    """Speed-up of a cell: position, and interval from `low` to `high` (vertical)."""
+    """Speed-up of a cell: `at` across; `ratio`, `low` and `high` down from the top."""
 
     at: float
     ratio: float
@@ -83,7 +83,7 @@ class Dot(Struct, frozen=True):
 
 
 class ShareLine(Struct, frozen=True):
-    """Shares of a workload, from position 1."""
+    """Acceptance of a workload by position, from position 1."""
 
     name: str
     dots: tuple[Dot, ...]
@@ -195,7 +195,7 @@ def _niceness(ratio: float) -> tuple[int, float]:
 def share_plot(cells: Sequence[CellRecord]) -> SharePlot | None:
     """Return acceptance by position for each workload at its lowest concurrency.
 
-    None if nothing was proposed.
+    None if no draft token was proposed.
     """
     chosen: dict[tuple[str, int], CellRecord] = {}
     for cell in sorted(cells, key=lambda cell: cell.concurrency):
@@ -334,7 +334,7 @@ def seconds(value: float) -> str:
 
 
 KINDS = {"pays": "good", "does not pay": "bad", "not shown": "odd"}
-"""Color of a claim."""
+"""CSS class of each claim."""
 COLUMNS = (
     "cell",
     "tokens/s",
@@ -349,7 +349,7 @@ COLUMNS = (
 
 
 def certificate_page(found: CertificateDocument) -> str:
-    """Return the page of a certificate; deterministic."""
+    """Return the HTML page of a certificate. The output is deterministic."""
     template = _environment().get_template("certificate.html.j2")
     names = (found.candidate, found.baseline)
     scale = ratio_scale(found.cells) if found.cells else (1.0, 1.0)
@@ -389,7 +389,7 @@ def _environment() -> Environment:
 
 
 def by_workload(cells: Sequence[CellRecord]) -> list[list[CellRecord]]:
-    """Return the cells of each workload and context length, by concurrency."""
+    """Return the cells grouped by workload and context length, in order of concurrency."""
 
     def key(cell: CellRecord) -> tuple[int, int]:
         return names.index(cell.workload), cell.context
@@ -419,7 +419,7 @@ def engines(found: CertificateDocument) -> str:
 
 
 def memory_rows(rows: Sequence[SideMemory]) -> list[tuple[str, str, str, str]]:
-    """Return each side with its tokens, their share of the larger side's, and its bytes."""
+    """Return each side's name, KV tokens, their percentage of the maximum, and bytes."""
     most = max((row.max_total_num_tokens or 0 for row in rows), default=0)
     return [
         (

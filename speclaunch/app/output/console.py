@@ -1,4 +1,4 @@
-"""Output streams, and styled text, drawn on a terminal and written plainly elsewhere."""
+"""Output streams and styled text: drawn on a terminal, written plainly elsewhere."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def write_exact(text: str) -> None:
 
 
 def write_commands(text: str) -> None:
-    """Write our own workflow commands to standard output."""
+    """Write speclaunch's own CI commands, such as `::error`, to standard output."""
     getattr(sys.stdout, "write_commands", sys.stdout.write)(printable(redact(text)))
 
 

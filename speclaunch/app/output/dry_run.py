@@ -21,10 +21,9 @@ Forecast = tuple[Sequence[Rung], str]
 def show_forecast(
     console: Console, forecast: Forecast, known: LastGood | None, *, ladder: bool
 ) -> None:
-    """Print the last known good settings and the recovery steps; without `ladder`, only their
-    number.
+    """Print the last known good settings and the recovery steps.
 
-    Each step shows its cost and the prediction of the budget.
+    Each step shows its cost and predicted memory fit. Without `ladder`, print only the step count.
     """
     rungs, end = forecast
     if known is not None:
@@ -72,7 +71,7 @@ def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
     prepared, predicted = session.prepared, session.predicted_rung()
     if predicted is not None:
         prepared = prepared.changed(predicted.changes)
-        note = f"starts with {format_settings(predicted.changes)}: unchanged, {predicted.why}"
+        note = f"starts with {format_settings(predicted.changes)}; otherwise {predicted.why}"
         rendered = replace(prepared.rendered_args, notes=(*prepared.rendered_args.notes, note))
         prepared = replace(prepared, rendered_args=rendered)
     if as_json:

@@ -51,7 +51,7 @@ def _numbered(reason: str, codes: Sequence[str]) -> str:
 
 
 def causes(files: Sequence[FileReport], wording: Wording = _listed) -> list[str]:
-    """Return all skipped checks, one line per cause: first causes in one file, in file order."""
+    """Return one line per cause of skipped checks: causes in a single file first, in file order."""
     by_path: dict[str, list[FileReport]] = {}
     for file in files:
         by_path.setdefault(file.path, []).append(file)
@@ -62,7 +62,7 @@ def causes(files: Sequence[FileReport], wording: Wording = _listed) -> list[str]
 
 
 def brief_reasons(skipped: Sequence[SkippedRule]) -> list[str]:
-    """Return the reasons of missing results, with the number of rules; missing hardware last."""
+    """Return the reasons for missing results, with the number of rules; missing hardware last."""
     known = [rule for rule in skipped if rule.reason != UNKNOWN_HARDWARE]
     return [*reasons(known, _numbered), *_needing_hardware(skipped)]
 
@@ -293,7 +293,7 @@ def minor_bugs(findings: Iterable[Finding], more: str) -> list[str]:
     if not ids:
         return []
     noun = many(len(ids), "known engine bug")
-    return [f"{noun} of certain requests or with weak evidence: {', '.join(ids)} ({more})"]
+    return [f"{noun} limited to certain requests or with weak evidence: {', '.join(ids)} ({more})"]
 
 
 def bugs_across(before: Iterable[Finding], after: Iterable[Finding]) -> str | None:
@@ -322,7 +322,7 @@ _OPTIONS = {
 def show_findings(
     console: Printer, findings: Iterable[Finding], skipped: Sequence[SkippedRule] = ()
 ) -> None:
-    """Print the findings of one deployment."""
+    """Print the findings of one deployment, and the rules without a result."""
     for finding in findings:
         console.print(render(finding))
     for line in reasons(skipped):
@@ -357,7 +357,7 @@ def origins(checkpoints: Iterable[Checkpoint | KnownCheckpoint]) -> list[str]:
     for source, names in by_source.items():
         shown, more = list(names)[:_MANY_NAMES], len(names) - _MANY_NAMES
         rest = f" and {more} more" if more > 0 else ""
-        lines.append(f"checkpoints known from {source}: {', '.join(shown)}{rest}")
+        lines.append(f"checkpoint facts from {source}: {', '.join(shown)}{rest}")
     return lines
 
 

@@ -137,7 +137,7 @@ FORMATS = {
 
 
 def format_named(name: str) -> Format:
-    """Return the format of a name in `FORMATS`."""
+    """Return the format with this name, a key of `FORMATS`."""
     module, _, kind = FORMATS[name].partition(":")
     found: Format = getattr(import_module(f"speclaunch.app.output.{module}"), kind)()
     return found
@@ -160,9 +160,9 @@ def one_line(text: str) -> str:
 
 
 def from_root(path: str) -> str:
-    """Return a file's path from the root of its repository, as services expect.
+    """Return a file's path relative to the repository root, as services expect.
 
-    Outside a repository, the path is from the working directory. Other files have absolute paths.
+    Without a repository, it is relative to the working directory. Other files have absolute paths.
     """
     if path in NO_FILES:
         return path

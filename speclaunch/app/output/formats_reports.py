@@ -1,6 +1,6 @@
 """Reports of `lint` for CI servers: SARIF 2.1.0 and JUnit XML.
 
-Of SARIF, only the part that GitHub's code scanning accepts and shows is written:
+SARIF output has only the properties that GitHub's code scanning accepts and shows:
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the limits
 https://docs.github.com/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit.
 Columns count characters (`columnKind`), and paths start at the root of the repository
@@ -43,7 +43,7 @@ MOST_DESCRIBED = 1024
 class RuleHelp(Struct, frozen=True):
     """Description of a rule for readers who have only the SARIF document.
 
-    `severity`: the rule's own, or that of a finding that lint itself reports.
+    `severity`: severity of the rule, or of the notice if lint itself reports the finding.
     """
 
     code: str
@@ -59,7 +59,7 @@ class RuleHelp(Struct, frozen=True):
 
 
 def rule_help(code: str, name: str, severity: Severity) -> RuleHelp:
-    """Return the help of a rule or notice. Raises FileNotFoundError."""
+    """Return the help of a rule or notice. Raises FileNotFoundError if it has no page."""
     from speclaunch.checks import by_code  # noqa: PLC0415  few formats need it
 
     found = page(code)
@@ -91,7 +91,7 @@ def _described(found: Page) -> str:
 
 
 def _alone(markdown: str) -> str:
-    """Return Markdown without links to other pages; these links become text."""
+    """Return Markdown with absolute links to other pages; without a docs URL, only link texts."""
 
     def link(found: re.Match[str]) -> str:
         base, (text, target) = docs_url(), found.groups()
@@ -115,7 +115,7 @@ MOST_BYTES = 10_000_000
 """Size limit after gzip compression."""
 FINGERPRINT = "speclaunchFinding/v2"
 BY_MESSAGE = "speclaunchFinding/v1"
-"""Fingerprint by message, for services with findings of earlier releases."""
+"""Name of the fingerprint by message, for services that store findings of earlier releases."""
 ROOT = "%SRCROOT%"
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -131,7 +131,7 @@ def _applicability(finding: Finding) -> str | None:
 
 
 def fingerprints(findings: Sequence[Finding]) -> list[str]:
-    """Return unique fingerprints in order, by paths from the repository root.
+    """Return unique fingerprints in the order of the findings. Paths start at the repository root.
 
     If findings have the same code, message and place, all but the first get a different
     fingerprint, because GitLab shows only one finding per fingerprint.
@@ -199,7 +199,7 @@ _RDJSON_SEVERITIES = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Seve
 
 
 class RdjsonFormat(Format):
-    """One DiagnosticResult."""
+    """Document with one DiagnosticResult of Reviewdog's format."""
 
     def text(self, source: FormatInput) -> str:
         """Return the document."""
@@ -324,7 +324,7 @@ def without_commands(text: str) -> str:
 
 
 def add_summary(source: FormatInput, environment: Mapping[str, str] = os.environ) -> None:
-    """Append to the job summary if `environment` names its file. Raises OSError."""
+    """Append the findings to the job summary if `environment` names its file. Raises OSError."""
     file = environment.get("GITHUB_STEP_SUMMARY")
     if file:
         with Path(file).open("a", encoding="utf-8") as opened:

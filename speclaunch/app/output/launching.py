@@ -32,7 +32,7 @@ def how_far(tracker: PhaseTracker, seconds: float, sizes: WeightSizes) -> str:
     name = "check speculation" if step.phase is Phase.READY else step.phase.value
     head = f"[{seconds:6.1f} s] "
     if step.ended is not None:
-        text = f"{name}: done {duration(seconds - step.ended)} ago, the next step has not started"
+        text = f"{name}: done {duration(seconds - step.ended)} ago; the next step has not started"
     else:
         how = counted(tracker, seconds, sizes) or f"for {duration(seconds - step.started)}"
         text = f"{name}: {how}"
@@ -43,7 +43,7 @@ def how_far(tracker: PhaseTracker, seconds: float, sizes: WeightSizes) -> str:
 
 
 def counted(tracker: PhaseTracker, seconds: float, sizes: WeightSizes) -> str:
-    """Return the count of the engine's progress bar as text; empty if it shows none."""
+    """Return the count of the engine's progress bar as text; empty without a progress bar."""
     bar = tracker.bar
     if bar is None:
         return ""

@@ -1,7 +1,7 @@
 """JSON of `speclaunch plan`: a stable contract for scripts.
 
 `docs/reference/plan.schema.json` is generated from these models; a test compares them. Within
-version 1 keys are never removed or redefined; new keys may be added. A record reads the attributes
+version 1, keys are never removed or redefined; new keys may be added. A record reads the attributes
 of its source directly; the functions below build records with a different shape.
 """
 
@@ -73,7 +73,7 @@ class ArgumentRecord(_Record, frozen=True):
 
 
 class DerivedRecord(_Record, frozen=True):
-    """Value that the engine computes and that has no argument; null if a fact is missing."""
+    """Values that the engine computes without an argument; null if a fact is missing."""
 
     spec_v2: bool | None
     draft_in_pool: bool | None
@@ -90,7 +90,7 @@ class Bytes(_Record, frozen=True):
 
 
 class ShareRecord(Bytes, frozen=True):
-    """Memory of a GPU by use."""
+    """One use of a GPU's memory."""
 
     use: str
 
@@ -154,7 +154,7 @@ class GraphSpan(_Record, frozen=True):
 
 
 class Graphs(_Record, frozen=True):
-    """The CUDA graphs of decode. `why`: reason if none are `captured` or they are unknown."""
+    """The CUDA graphs of decode. `why`: reason if none or unknown; else a remark, if any."""
 
     known: bool
     why: str | None
@@ -184,7 +184,7 @@ class FindingRecord(_Record, frozen=True):
 
 
 class SkippedRuleRecord(_Record, frozen=True):
-    """A rule that had no verdict."""
+    """A rule without a result, and the reason."""
 
     code: str
     rule: str
@@ -232,7 +232,7 @@ class AlternativeRecord(_Record, frozen=True):
 
 
 class SuggestionRecord(_Record, frozen=True):
-    """Result of `--fit`: `fits` with the changes (none: nothing needs to change)."""
+    """Result of `--fit`. If `fit` is `fits` and `changes` is empty, nothing needs to change."""
 
     fit: Literal["fits", "tight", "fails", "unknown"]
     why: str
@@ -323,7 +323,7 @@ class PlanDocument(PlanRecord, frozen=True):
 
 
 class ChangedArgument(_Record, frozen=True):
-    """An argument that differs between the plans; null if that version lacks it."""
+    """An argument that differs between plans; `before` or `after` is null if a version lacks it."""
 
     name: str
     concern: str

@@ -26,7 +26,7 @@ LETTERS = {
 }
 """Letters of the uses, so that a bar is readable without colors.
 
-Capital letters are the target's, small letters the draft's.
+`W` and `K` are the target's, `w` and `k` the draft's.
 """
 COLORS = {
     MemoryUse.OTHERS: "#8a8f98",
@@ -175,7 +175,7 @@ def padding(found: Coverage) -> Iterator[tuple[float, float, float]]:
 
 
 def ticks(most: int) -> Iterator[tuple[int, float, str]]:
-    """Yield the batch sizes below a chart: number, position, and text anchor."""
+    """Yield the batch sizes labeled below a chart: number, position, and text anchor."""
     ends = {1: ("start", 0.0), most: ("end", 100.0)} if most > 8 else {}
     for tick in sorted({1, *(max(1, round(most * part / 4)) for part in range(1, 5))}):
         anchor, place = ends.get(tick, ("middle", (tick - 0.5) * 100 / most))
@@ -217,7 +217,7 @@ _FEW = 5
 
 
 def show_memory(paper: LineWriter, budget: MemoryBudget) -> None:
-    """Print the verdict and five numbers."""
+    """Print the verdict and up to five numbers."""
     head, style = _HEADS[budget.fit]
     paper.heading("Memory")
     paper.line("  ", (head, style))

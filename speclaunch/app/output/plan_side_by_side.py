@@ -267,7 +267,7 @@ def _speculation(role: RolePlan) -> str:
 
 
 def _sizes(role: RolePlan, *kinds: MemoryUse) -> str:
-    """Return as text the memory of some uses on each kind of rank."""
+    """Return the memory of some uses on each kind of rank, as text."""
     found = dict.fromkeys(
         formatting.size(sum(share.size.bytes for share in rank.shares if share.use in kinds))
         for rank in role.planned.budget.ranks

@@ -98,7 +98,7 @@ def source_line(place: Place) -> str | None:
 
 
 def complete_line(place: Place) -> str | None:
-    """Return the line with its secrets, which must not be shown."""
+    """Return the line including secrets, which must not be shown; None if unavailable."""
     if place.path == COMMAND_LINE or place.line < 1 or not _may_quote(place.path):
         return None
     held = reads.buffer(place.path)

@@ -33,7 +33,7 @@ from speclaunch.serving import (
 
 
 def failure(name: str, conclusion: Conclusion) -> LaunchError:
-    """Return the error of a launch: place, cause and remedy."""
+    """Return the error of a launch: phase, cause and remedy."""
     from speclaunch.serving import meaning  # noqa: PLC0415 - few launches fail
 
     outcome = conclusion.outcome
@@ -86,7 +86,7 @@ _WHAT_NEXT = (("follow", "logs -f"), ("stop", "stop"), ("story", "runs show"))
 
 
 def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: bool) -> ExitCode:
-    """Launch and wait until it ends. Raises LaunchError with the reason for a failure."""
+    """Launch and wait until the launch ends. Raises LaunchError with the reason for a failure."""
     gc.enable()
     observer: PlainObserver | None = None
     has_snippets = False
@@ -137,7 +137,7 @@ def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: 
 
 
 def run_detached(start: PlannedLaunch, planner: Planner, *, as_json: bool) -> ExitCode:
-    """Launch in the background; return once it serves, or fail like a foreground launch."""
+    """Launch in the background; return once the engine serves, or fail like a foreground launch."""
     gc.enable()
     background = detach(
         start.directory, lambda announcer: _in_background(start, planner, announcer)

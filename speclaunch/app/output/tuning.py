@@ -1,7 +1,7 @@
-"""Result of a tuning, on the terminal and as JSON: a stable contract for scripts.
+"""Result of a tuning run, on the terminal and as JSON: a stable contract for scripts.
 
 `docs/reference/tune.schema.json` is generated from these models; a test compares them. Within
-version 1 keys are never removed or redefined; new keys may be added.
+version 1, keys are never removed or redefined; new keys may be added.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ComparedRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """Comparison of a setting with the recipe's own: ratio, with its confidence interval."""
+    """Comparison of a setting with the recipe's own: speed ratio and its confidence interval."""
 
     arguments: Arguments
     claim: Literal["faster", "slower", "not shown"]
@@ -74,8 +74,8 @@ class FailureRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TuneDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`best`: the arguments to use; the recipe's own if no others are shown to be faster, null if
-    those are unknown."""
+    """Result of `tune`. `best`: the arguments to use; the recipe's own if no others are shown to be
+    faster, null if those are unknown."""
 
     version: Literal[1] = 1
     recipe: str
@@ -84,7 +84,7 @@ class TuneDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     objective: str
     own: Arguments | None
     published: Arguments | None = None
-    """Setting from published evidence, which was also tried; null if the rules reject it."""
+    """Setting from published evidence, also tried; null if none exists or the rules reject it."""
     best: Arguments | None
     trials: list[TrialRecord]
     failed: list[FailureRecord]
@@ -99,7 +99,7 @@ class TuneDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class TuningOutcome(Struct, frozen=True):
-    """Complete result of a tuning."""
+    """Complete result of a tuning run."""
 
     recipe: str
     engine: str
@@ -126,7 +126,7 @@ class TuningOutcome(Struct, frozen=True):
 
     @property
     def best(self) -> DraftSetting | None:
-        """Setting to use."""
+        """Setting to use; None if the recipe's own is unknown and none is shown to be faster."""
         winner = self.verdict.winner if self.verdict is not None else None
         return winner.setting if winner is not None else self.own
 

@@ -58,7 +58,7 @@ def quick_command(
 
 
 def plain_options(declared: type[VerbOptions], words: Sequence[str]) -> VerbOptions | None:
-    """Return the options of plain words; None if a word is missing or not plain."""
+    """Return the options of a plain command line without typer; None if typer has to parse it."""
     by_name = {
         name: (attribute, option)
         for attribute, option in declared.declared().items()
@@ -248,7 +248,7 @@ class _Output(io.TextIOWrapper):
         return self.write_commands(text)
 
     def write_commands(self, text: str) -> int:
-        """Write text that may contain our own workflow commands."""
+        """Write text that may contain speclaunch's own CI commands, such as `::error`."""
         try:
             return super().write(text)
         except BrokenPipeError:

@@ -116,7 +116,7 @@ class BenchOutput(Struct, frozen=True):
     def write(self, found: BenchDocument) -> None:
         """Write the result to standard output and to all files.
 
-        Raises InputError for a file that cannot be written and for an unavailable format.
+        Raises InputError for a file that cannot be written or for an unavailable format.
         """
         if isinstance(found, SingleDocument):
             self.require_no_page()
@@ -128,7 +128,7 @@ class BenchOutput(Struct, frozen=True):
             write_result(path, _text(found, form))
 
     def require_no_page(self) -> None:
-        """Raise InputError if the page is requested: a single server has none."""
+        """Raise InputError if an HTML page is requested: a single server has none."""
         if CertificateFormat.HTML in (self.shown, *(form for _, form in self.files)):
             raise InputError(
                 "a measurement of a single server has no HTML page",
@@ -145,7 +145,7 @@ def output(shown: CertificateFormat | DifferenceFormat, files: Sequence[str]) ->
 
 
 def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], ...]:
-    """Parse `FORMAT=FILE`, or a file whose suffix implies its format. Raises InputError."""
+    """Parse each `FORMAT=FILE`, or file whose suffix implies its format. Raises InputError."""
     found: dict[Path, tuple[Path, Form]] = {}
     for value in values:
         name, equals, file = value.partition("=")
@@ -157,8 +157,8 @@ def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form],
         if name not in set(forms) or not file:
             known = ", ".join(forms)
             raise InputError(
-                f"--output-file {value}: write FORMAT=FILE",
-                help=f"for example --output-file {list(forms)[-1]}=bench; the formats: {known}",
+                f"--output-file {value}: not in the form FORMAT=FILE",
+                help=f"write --output-file {list(forms)[-1]}=bench; the formats are {known}",
             )
         path = Path(file)
         _require_writable(path, value)

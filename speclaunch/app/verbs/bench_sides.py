@@ -43,7 +43,7 @@ def side_record(side: AnySide) -> SideRecord:
 
 
 def memory_warnings(sides: Iterable[AnySide]) -> Iterator[str]:
-    """Yield warnings about sides short of memory; their engines' output is not shown."""
+    """Yield warnings about sides short of memory, because their engines' output is not shown."""
 
     for side in sides:
         if isinstance(side, RunningSide):
@@ -93,10 +93,10 @@ def numbers(option: str, text: str, least: int, most: int) -> tuple[int, ...]:
 
 
 def default_blocks(starts: int) -> int:
-    """Return the blocks of rounds per start and side for engines that run one at a time.
+    """Return the number of blocks per start and side for engines that run one at a time.
 
     A single start uses A B B A, so a machine that slows down affects both sides equally. Several
-    starts alternate.
+    starts alternate the sides.
     """
     return 2 if starts == 1 else 1
 

@@ -56,7 +56,7 @@ def _meant_as_recipe(words: list[str]) -> None:
     ours = (recipes_dir() / f"{name}.yaml").is_file()
     if ours or (name.endswith(".yaml") and Path(name).is_file()):
         command = shlex.join(["speclaunch", DEFAULT, *words])
-        raise InputError(f"{name} is a recipe, not a verb", help=f"`{command}` launches it")
+        raise InputError(f"{name} is a recipe, not a verb", help=f"launch it: {command}")
 
 
 class _Command(TyperCommand):
@@ -65,7 +65,7 @@ class _Command(TyperCommand):
     verb: Verb
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the arguments as declared: click adds braces and a second ellipsis."""
+        """Return the arguments as declared, without the braces and second ellipsis of click."""
         pieces = [str(self.options_metavar)]
         for parameter in self.get_params(ctx):
             if parameter.param_type_name == "argument":
@@ -97,7 +97,7 @@ class _Command(TyperCommand):
 
 
 class _Group(TyperGroup):
-    """Verb with verbs below it, whose help ends with an example."""
+    """Verb with verbs below it. Its help ends with an example."""
 
     verb: Verb
 

@@ -263,7 +263,7 @@ def _keys(begun: str, before: Sequence[str], dirs: Sequence[Path]) -> Iterator[D
 def _keys_of_roles(
     role: str, begun: str, before: Sequence[str], dirs: Sequence[Path]
 ) -> Iterator[Described]:
-    """Yield the keys of a role; the roles if none is named yet."""
+    """Yield the keys of a role; the roles if no role is named yet."""
     if not role:
         yield from ((f"roles.{name}.", "") for name in _roles_of(before, dirs))
         return
@@ -277,7 +277,7 @@ _OF_A_ROLE = ("args", "engine", "hardware", "launch", "serving", "recovery")
 
 
 def _role(begun: str) -> tuple[str | None, str]:
-    """Return the role of a partial key and the key in it.
+    """Return the role of a partial key, and the key within the role.
 
     The role is None outside of `roles`, and empty while its name is incomplete.
     """

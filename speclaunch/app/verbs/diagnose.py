@@ -180,8 +180,8 @@ def _advice(diagnosis: Diagnosis) -> list[Text]:
     note = f"Flags are those of SGLang {diagnosis.version}."
     if diagnosis.version is None:
         note = (
-            f"Flags are those of SGLang {held_versions()[-1]}, the newest known: the log does not "
-            "state its version. Set it with --engine."
+            f"Flags are those of SGLang {held_versions()[-1]}, the newest known, because the log "
+            "states no version. Set the version with --engine."
         )
     lines += [Text(), Text(note, "dim")]
     if cause.sources:
@@ -248,7 +248,7 @@ def _read(log: str, engine: str | None) -> tuple[str, Diagnosis]:
         with os.fdopen(handle, "rb") as file:
             if found.st_size > _MAX_LOG_BYTES:
                 help_ = f"pass its end: tail -c 1G {shlex.quote(log)} | speclaunch diagnose -"
-                raise InputError(f"{log} has {found.st_size} bytes", help=help_)
+                raise InputError(f"{log} is too large: {found.st_size} bytes", help=help_)
             return log, diagnosed(lines_of(file), version=engine)
     except OSError as error:
         raise InputError(f"cannot read {log}: {reason(error)}", help=_hint(log)) from None

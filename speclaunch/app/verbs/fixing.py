@@ -81,7 +81,7 @@ def fix_found(report: Report, run: LintRun, *, unsafe: bool, only_shown: bool) -
 
 
 def tell(done: Fixes, report: Report, printer: Printer, *, only_shown: bool = False) -> None:
-    """Print a line for each applied fix, for each other fix with the reason, and the counts."""
+    """Print each applied fix, each unapplied fix with the reason, and the counts."""
     would = "would fix" if only_shown else "fixed"
     for file in done.files:
         for finding in file.applied:
@@ -116,7 +116,7 @@ def put_stdin(done: Fixes) -> None:
 
 
 def edits_in(run: LintRun, report: Report) -> Edits:
-    """Return a function from a finding of a report to its edits, which reads each file once."""
+    """Return a function that maps a finding to its edits, and reads each file once."""
     versions: dict[str, set[str]] = {}
     for file in report.files:
         versions.setdefault(file.path, set()).add(file.engine)

@@ -113,7 +113,7 @@ def heading(way: ListedWay) -> str:
 
 
 def releases(way: ListedWay, found: DraftListing) -> str:
-    """Return as text the releases that accept a method."""
+    """Return the releases that accept a method, as text."""
     if not way.spans:
         return f"not accepted by any release: {way.refused}"
     newest = found.versions[-1]
@@ -239,7 +239,7 @@ def init(options: InitOptions) -> None:
     path = None if output is None else _free(output, overwrite=options.overwrite or options.force)
     if declare(hardware).vendor is Vendor.CPU:
         raise InputError(
-            "init writes recipes for GPUs",
+            "init writes recipes for GPUs only",
             help="`speclaunch recipes` lists recipes for the CPU engine (cpu_…)",
         )
     sources = lookup(options.models, hardware, online=options.online, assume=options.assume)

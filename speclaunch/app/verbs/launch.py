@@ -124,7 +124,7 @@ def launch(options: LaunchOptions) -> ExitCode:
 
 def _require_sensible(options: LaunchOptions) -> None:
     if options.detach and options.smoke:
-        raise InputError("--smoke cannot be combined with --detach: it stops the engine")
+        raise InputError("--smoke stops the engine and cannot be combined with --detach")
     if options.ladder and not options.dry_run:
         raise InputError("--ladder needs --dry-run")
 

@@ -26,7 +26,7 @@ def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
 
 
 def launched(words: Sequence[str]) -> ExitCode | int | None:
-    """Return the exit code of a launch; None in its planner, which runs the command line.
+    """Return the exit code of a launch; None in the planner, which runs the command line.
 
     Raises the errors of `launch`.
     """

@@ -110,7 +110,7 @@ def lint(options: LintOptions) -> ExitCode:
     if options.diff and (
         options.output_file or options.output_format not in (None, LintFormat.TEXT)
     ):
-        raise InputError("--diff cannot be combined with --output-format and --output-file")
+        raise InputError("--diff cannot be combined with --output-format or --output-file")
     out = output(options.output_format, options.output_file, options.paths)
     run = lint_run(options)
     named = options.paths or (".",)
@@ -193,7 +193,7 @@ def _format_input(
 
 
 def lint_run(options: LintOptions) -> LintRun:
-    """Return the lint run of the files with its cache. Raises InputError for an invalid option."""
+    """Return a lint run over the files, with its cache. Raises InputError for an invalid option."""
     configuration = _configuration(options)
 
     @cache
@@ -236,7 +236,7 @@ def _warn_of_distrust() -> None:
     for what, folder in (("the cache", speclaunch_home() / CACHE), ("judges", judges_home())):
         found = distrust(folder)
         if found is not None:
-            text = f"note: without {what}: {found.why} ({found.help})"
+            text = f"note: not using {what}: {found.why} ({found.help})"
             err_lines().print(text)
             return
 
@@ -334,7 +334,7 @@ def _output_file(value: str) -> tuple[Path, LintFormat]:
         example = f"{likely}={value if value and '=' not in value else f'lint.{likely}'}"
         known = ", ".join(LintFormat)
         raise InputError(
-            f"--output-file {value}: write FORMAT=FILE",
+            f"--output-file {value}: not in the form FORMAT=FILE",
             help=f"write --output {example}; the formats are {known}",
         )
     path = Path(file)

@@ -48,16 +48,16 @@ class LaunchLock:
         self.request: LockRequest | None = None
         """Lock to write once the recipe has served."""
         if options.lock and not options.smoke:
-            raise InputError("--lock needs --smoke, because a lock records what served")
+            raise InputError("--lock needs --smoke, because a lock records settings that served")
         if options.lock and options.locked:
-            raise InputError("--lock replaces the lock that --locked starts: choose one")
+            raise InputError("--lock cannot be combined with --locked")
         if options.locked and options.force:
             raise InputError("--locked cannot be combined with --force")
         if not options.lock and not options.locked:
             raise InputError("--verify needs --lock or --locked")
 
     def chosen(self, recipe: Recipe, overrides: Sequence[str]) -> Recipe:
-        """Return the recipe to start, which is its lock with `--locked`. Raises InputError."""
+        """Return the recipe to start; with `--locked`, its lock. Raises InputError."""
         if self._options.lock:
             self.request = lock_request(recipe, overrides, verify=self._options.verify)
             return recipe
@@ -85,7 +85,10 @@ class LaunchLock:
         return prepared
 
     def overrides(self, overrides: list[str]) -> list[str]:
-        """Return the overrides that repeat this start; with `--locked`, those in the lock."""
+        """Return the overrides that repeat this start.
+
+        With `--locked`: the lock, and the user's overrides that apply to this host.
+        """
         if self._lock is None:
             return overrides
         return [f"recipe={self._lock.path}", *of_this_host(overrides)]
@@ -124,7 +127,7 @@ def _named(recipe: Recipe) -> str:
 
 
 class SideLock:
-    """The lock of a measured recipe, written with `--lock` once the measurement counts."""
+    """The lock of a measured recipe, written with `--lock` after a valid measurement."""
 
     def __init__(self, options: BenchOptions | ProveOptions, side: AnySide) -> None:
         """Raise InputError if `--lock` is set and there is no lock to write."""

@@ -55,7 +55,7 @@ def _plain(fact_value: object) -> Text:
 
 
 def show_stored(console: Console, found: Iterable[tuple[str, CheckpointFile | str]]) -> None:
-    """Print a table of facts files; unreadable files with their reason."""
+    """Print a table of facts files; for an unreadable file, the reason."""
     table = plain_table(("model", "read", "revision", "source"))
     for name, file in found:
         if isinstance(file, str):
@@ -178,7 +178,7 @@ _ODD = ("wrong shape", "not read")
 
 
 def show_inspection(console: Console, found: Inspection) -> None:
-    """Print the inspection: use, tensors (if there are many, only the suspicious), findings."""
+    """Print the inspection: use, tensors (if many, only suspicious tensors), findings."""
     console.print(Text.assemble((found.checkpoint.name, "bold"), " ", _about(found)))
     names = list(found.headers)
     if len(names) > _MOST_ROWS:
@@ -197,7 +197,7 @@ def show_inspection(console: Console, found: Inspection) -> None:
         if found.comparison is None:
             console.print("No problem in the files; the engine's requirements are unknown.")
         else:
-            console.print(f"It contains everything that SGLang {found.engine} loads.")
+            console.print(f"The files contain every tensor that SGLang {found.engine} loads.")
 
 
 def _about(found: Inspection) -> str:

@@ -131,7 +131,7 @@ class OutputFormat(StrEnum):
 
 
 class LintFormat(StrEnum):
-    """Formats of `lint`, see `FORMATS` in output/formats.py."""
+    """Formats of `lint`; see `FORMATS` in output/formats.py."""
 
     TEXT = "text"
     CONCISE = "concise"

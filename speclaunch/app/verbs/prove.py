@@ -202,8 +202,10 @@ def prove(options: ProveOptions) -> ExitCode:
     tell_replaced(ours)
     locking = SideLock(options, ours)
     if not ours.expected.speculates:
-        message = f"{ours.name} does not speculate: there is nothing to prove"
-        raise InputError(message, help="name a recipe that does: speclaunch recipes")
+        message = f"{ours.name} does not speculate, so there is nothing to prove"
+        raise InputError(
+            message, help="name a recipe that speculates; `speclaunch recipes` lists all"
+        )
     plain = baseline(NONE, options.overrides, ours, shared)
     if ours.expected.simulated:
         where = Place(COMMAND_LINE, text=ours.expected.simulated)
@@ -311,7 +313,7 @@ def _questions(options: ProveOptions, lengths: Sequence[int]) -> list[ProofPromp
 
 
 def _lengthened(texts: Sequence[str], index: int, words: int) -> str:
-    """Return a prompt of at least `words` words: other prompts of the workload, then its text."""
+    """Return a prompt of at least `words` words: other prompts of the workload, then the prompt."""
     parts = [texts[index]]
     while sum(len(part.split()) for part in parts) < words:
         parts.insert(0, texts[(index + len(parts)) % len(texts)])
@@ -322,7 +324,7 @@ Say = Callable[[str], None]
 
 
 class Served(Struct, frozen=True):
-    """A serving engine."""
+    """A serving engine and its side."""
 
     side: LaunchedSide
     engine: MeasuredEngine
@@ -332,7 +334,7 @@ class Served(Struct, frozen=True):
     def queried(self, requests: int) -> Iterator[Callable[[int], ProofServer]]:
         """Yield a factory of servers by concurrency, and report progress periodically.
 
-        `requests`: expected total of all its servers. Raises LaunchError if the engine does not
+        `requests`: expected total over all servers. Raises LaunchError if the engine does not
         answer.
         """
         count = _Count(requests)

@@ -74,7 +74,7 @@ from speclaunch.serving import lock_request, unfinished_work, write_lock
 
 
 def show_bisect(console: Console, found: BisectDocument) -> None:
-    """Print the pair of releases, the checks that support it, and the differences between them."""
+    """Print the pair of releases, its supporting checks, and how the two releases differ."""
     paper = LineWriter(console)
     style = "bold green" if found.outcome is SearchOutcome.FOUND else "bold red"
     paper.say(_headline(found), style)
@@ -450,13 +450,13 @@ def _write(
 
 
 def _require_writable(options: UpgradeOptions, settings: UpgradeSettings) -> None:
-    """Raise InputError unless `--write` can move the recipe's file, and its lock if it has one."""
+    """Raise InputError unless `--write` can migrate the recipe's file and its lock, if any."""
     name, overrides = split_recipe(options.words)
     recipe = load(name, overrides, settings.config_dirs)
     path = recipe.path
     if recipe.is_shipped:
         help_ = f"copy it: speclaunch recipes cp {name} FILE"
-        raise InputError(f"{name} ships with speclaunch: --write cannot change it", help=help_)
+        raise InputError(f"{name} ships with speclaunch, so --write cannot change it", help=help_)
     place = recipe.place("engine", "version")
     if recipe.deployment.engine.pinned is not None and Path(place.path).resolve() != path:
         message = f"the pin of the release is not in {from_here(path)}"

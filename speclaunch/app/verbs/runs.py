@@ -225,7 +225,7 @@ def _ending(run: Run) -> str:
 
 
 def _cause(run: Run) -> str:
-    """Return the cause of the last engine's failure; empty if it did not fail or is unknown."""
+    """Return the cause of the last engine's failure; empty without a failure or a known cause."""
     if not run.section("ending").get("exit_code") or not run.attempts:
         return ""
     last = run.attempts[-1]

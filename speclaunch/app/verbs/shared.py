@@ -122,7 +122,7 @@ def require_sound(check: OutputCheck, what: str, *, force: bool) -> None:
         err().print(f"--force: {what} is written despite {count}", style="bold red")
         return
     raise OutputRefusedError(
-        f"{what} was not written: {count}", help="fix them, or write it anyway with --force"
+        f"{what} was not written: {count}", help="fix the errors, or write it anyway with --force"
     )
 
 

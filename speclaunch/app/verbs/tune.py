@@ -96,7 +96,7 @@ _MINUTE = 60
 
 
 def tune(options: TuneOptions) -> ExitCode:
-    """Try settings until none is predicted to be better, then compare the best with the recipe's.
+    """Try settings until none is predicted to be better, then compare the best with the recipe.
 
     Raises InputError, LaunchError.
     """
@@ -114,7 +114,7 @@ def tune(options: TuneOptions) -> ExitCode:
 
 
 class TuningTask(Struct, frozen=True):
-    """Settings to search, objective and budget of a `tune`."""
+    """Search space, objective and budget of a tuning run."""
 
     options: TuneOptions
     side: LaunchedSide
@@ -332,7 +332,7 @@ def _diff(change: Tuned | None, args: Mapping[str, object]) -> str:
 
 
 def tried(question: TuningTask, memory: StoredStarts) -> tuple[StoredStarts, str]:
-    """Run and save the trials that the budget allows; return them and why they ended."""
+    """Run and save the trials within the budget; return them and the reason why they ended."""
     lines = err_lines()
     if memory.starts:
         lines.print(f"resuming: {len(memory.starts)} settings already measured")

@@ -533,7 +533,7 @@ SHOWN = {"sweep": "-m"}
 """Names in the help that differ from the verb: `speclaunch -m recipe=A,B` runs a sweep."""
 
 COMPLETION = "_SPECLAUNCH_COMPLETE"
-"""Environment variable with the shell that requests completions: see integrations.py."""
+"""Environment variable with the shell that requests completions; see integrations.py."""
 
 
 def verb_named(name: str) -> Verb:

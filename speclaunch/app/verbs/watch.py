@@ -51,7 +51,7 @@ def show_live(records: Callable[[], Sequence[WatchedEngine]], interval: float) -
 
 
 def watch_view(records: Sequence[WatchedEngine], width: int, height: int | None) -> Text:
-    """Return the picture of the engines. `height`: lines of a terminal; None in a pipe."""
+    """Return the table of engines, and details. `height`: lines of a terminal; None in a pipe."""
     is_only = len(records) == 1
     below = [line for record in records for line in _below(record, is_only=is_only)]
     rows = len(records) + sum(len(record.ranks) for record in records if len(record.ranks) > 1)

@@ -141,7 +141,7 @@ def checkpoints_to_pull(
     revision: str | None = None,
     into: Path | None = None,
 ) -> tuple[list[CheckpointToPull], list[Problem]]:
-    """Return the checkpoints in `words`, and a problem for each recipe path without a name.
+    """Return the checkpoints in `words`, and a problem for each model path without a hub name.
 
     Each word is a recipe (its target and draft), a name, or a path. `called`: name for a directory.
     `into`: folder for the facts; by default searched upward from the recipe or the working
@@ -170,7 +170,9 @@ def checkpoints_to_pull(
         found += [entry for entry in named if isinstance(entry, CheckpointToPull)]
         problems += [entry for entry in named if isinstance(entry, Problem)]
         if revision is not None:
-            raise InputError("--revision needs a checkpoint name, not a recipe", help="drop one")
+            raise InputError(
+                "--revision needs a checkpoint name, not a recipe", help="remove --revision"
+            )
     if common and not any(_names_a_recipe(word, ours) for word in words):
         raise InputError(f"{common[0]}: an override needs a recipe", help="name the recipe")
     return list(dict.fromkeys(found)), list(dict.fromkeys(problems))
@@ -214,7 +216,7 @@ def check(folder: Path, today: date, *, update: bool = False) -> Iterator[Compar
 
 
 def read_stored(folder: Path, name: str) -> tuple[Path, CheckpointFile]:
-    """Return the path and content of a file of a folder. Raises UnreadableFileError."""
+    """Return the path and content of a facts file. Raises UnreadableFileError."""
     path = facts_file([folder], name)
     if path is None:
         raise UnreadableFileError(f"{name}: no such file in {folder}")
@@ -278,7 +280,7 @@ def _on_disk(
         raise InputError("--as needs one directory", help="pull the others separately")
     if not HUB_NAME.match(called):
         raise InputError(
-            f"--as {called}: use the form ORGANIZATION/NAME", help="write my-org/my-model"
+            f"--as {called}: not in the form ORGANIZATION/NAME", help="write my-org/my-model"
         )
     if revision is not None:
         raise InputError("--revision cannot be combined with --as")
@@ -301,9 +303,9 @@ def _on_hub(
 def _needs_a_name(path: str) -> Problem:
     if is_directory(expand_user(path)):
         command = f"speclaunch models pull {path} --as ORGANIZATION/NAME"
-        return Problem(f"{path} is a directory: it needs a name", help=command)
+        return Problem(f"{path} is a directory and needs a name", help=f"run `{command}`")
     if "/" in path:
-        remedy = "run on its machine: speclaunch models pull DIR --as ORGANIZATION/NAME"
+        remedy = "run where it exists: speclaunch models pull DIR --as ORGANIZATION/NAME"
         return Problem(f"{path} is a path that does not exist on this machine", help=remedy)
     return Problem(f"{path} names neither a recipe nor a model")
 
@@ -350,13 +352,12 @@ class Inspection(Struct, frozen=True):
     source: str | None
     comparison: TensorComparison | None
     numbers_read: bool
-    """True if tensor values were read; hub checkpoints have only their headers read."""
+    """True if tensor values were read; from the hub, only headers are read."""
 
     def status(self, name: str) -> str:
         """Return the state of a tensor.
 
-        `loaded`, `shared` (the target's is used), `wrong shape`, `not read`, `skipped`, or
-        `unknown`.
+        `loaded`, `wrong shape`, `not read`, `skipped`, or `unknown`.
         """
         compared = self.comparison
         if compared is None:

@@ -190,7 +190,7 @@ def _own(target: Checkpoint) -> Iterator[Way]:
     evidence = {
         True: f"the checkpoint contains the {many} declared in its config",
         False: f"the config declares {many}, but the published weights contain none",
-    }.get(released, f"the config declares {many}; unknown if the weights contain them")
+    }.get(released, f"the config declares {many}; unknown if the weights contain any")
     where = str(target.origin) if target.origin is not None else target.name
     yield Way(
         SpeculationMethod.MTP,
@@ -457,7 +457,7 @@ def spans_of(taken: Sequence[str], versions: Sequence[str]) -> tuple[Span, ...]:
 def _with_memory(
     listed: Sequence[ListedWay], target: Checkpoint, lookup: Lookup
 ) -> list[ListedWay]:
-    """Return the methods with memory costs at the GPUs and load of the least demanding method."""
+    """Return the methods with memory costs at the least demanding method's GPU count and load."""
     for demand in (USUAL, replace(USUAL, fewer_requests=True)):
         found: list[ListedWay] = []
         ranks: int | None = None

@@ -182,7 +182,7 @@ _OF_MODEL = ("trust_remote_code",)
 
 
 class NotWrittenError(SpeclaunchError):
-    """No recipe passes the rules and the plan (exit 1)."""
+    """Error if no recipe passes the rules and the plan (exit code 1)."""
 
 
 class RecipeRequest(Struct, frozen=True):
@@ -348,7 +348,7 @@ def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
 
 
 def _of_model(target: Checkpoint) -> dict[str, Any]:
-    """Return the target's arguments from our `conf/model/`; empty if it has none."""
+    """Return `model_path`, and the target's arguments in speclaunch's `conf/model/`, if any."""
     options = options_with("model", "model_path", target.name)
     own = {name: options[name] for name in _OF_MODEL if name in options}
     return {"model_path": target.name, **own}
@@ -479,7 +479,9 @@ def _larger(request: RecipeRequest, tried: _Tried) -> str:
     """Return a remedy: hardware that would serve, or options for this hardware."""
     fitting, size = _fitting_hardware(request), tried.memory[0][1].least_bytes
     instead = "more or larger GPUs" if fitting is None else fitting
-    needed = "" if size is None else f"; it needs at least {in_gib(size)} on all GPUs together"
+    needed = (
+        "" if size is None else f"; the model needs at least {in_gib(size)} on all GPUs together"
+    )
     help_ = f"use {instead}, or a quantized checkpoint{needed}"
     demand = Demand(request.context, True, Fit.TIGHT)
     if not request.tight and any(

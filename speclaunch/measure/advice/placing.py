@@ -96,7 +96,7 @@ class SettledArguments(Struct, frozen=True):
 
     @property
     def lengthened(self) -> str | None:
-        """Warning about a draft served beyond its trained context length."""
+        """Warning about a draft served beyond its trained context length; None without."""
         return next(
             (finding.message for finding in self.findings if finding.code == LENGTHENED), None
         )
@@ -371,7 +371,7 @@ def place(
     chunks, is returned only if no larger count holds a request without them. If no count holds the
     full context, the count with the most KV tokens is returned. The lookup sets the hardware.
     `unknown`: if the budget is unknown, take the fewest GPUs with room for the weight files, or all
-    GPUs if their size is unknown.
+    GPUs if the weight size is unknown.
     """
     hardware = lookup.hardware
     if hardware is None:
@@ -532,8 +532,8 @@ def _supported(
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     """Return the changes for the best supported memory fraction, and their reasons.
 
-    Prefers the engine's own fraction, then a fraction certain to work, then one likely to work, if
-    it gives about as many KV tokens.
+    Prefers the engine's own fraction, then a fraction certain to work, if it gives about as many KV
+    tokens as the fraction likely to work.
     """
     others = {name: value for name, value in found.changes.items() if name != FRACTION}
     why = {name: f"to fit: {WHY.get(name, 'less memory')}" for name in others}

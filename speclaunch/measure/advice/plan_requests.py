@@ -276,13 +276,13 @@ def planned_side(
 
 
 def roles_exit_code(found: DeploymentPlan, *, strict: bool) -> ExitCode:
-    """Return 1 if a role will not serve, alone or with the others; otherwise 0."""
+    """Return 1 if roles will not serve, alone or together (`strict`: or have warnings); else 0."""
     failing = found.fails or (strict and found.has_warnings)
     return ExitCode.FAILED if failing else ExitCode.CLEAN
 
 
 def exit_code(plans: Sequence[PlannedDeployment], *, strict: bool) -> ExitCode:
-    """Return 1 if a plan has findings of error severity or does not fit in memory; otherwise 0."""
+    """Return 1 if a plan has errors (`strict`: or warnings) or does not fit in memory; else 0."""
     failing = any(planned.fails for planned in plans)
     failing |= strict and any(planned.count(Severity.WARNING) for planned in plans)
     return ExitCode.FAILED if failing else ExitCode.CLEAN

@@ -134,7 +134,7 @@ class Fitting(Struct, frozen=True):
 
 
 def fitting(prepared: Prepared, plan: Plan) -> Fitting:
-    """Return the settings that fit, changing only what recovery may change."""
+    """Return settings that fit, changing only arguments that recovery may change."""
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
         return Fitting(Suggestion(Fit.FAILS, beyond, OBJECTIVE, MemoryBudget(Fit.FAILS, beyond)))
@@ -207,7 +207,7 @@ def _plan_with(prepared: Prepared, plan: Plan) -> Callable[[Mapping[str, Any]], 
 def _shown(
     prepared: Prepared, changes: Mapping[str, Any]
 ) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
-    """Return changes as lines of the recipe, as overrides, and the command with them, if any."""
+    """Return changes as recipe lines, as overrides, and as a command (None without changes)."""
     deployment = prepared.recipe.deployment
     command = command_of(prepared.changed(changes)).text if changes else None
     lines = tuple(recipe_lines(changes, deployment.args))
@@ -240,7 +240,7 @@ class EngineCheck(Struct, frozen=True):
 
     release: str
     accepted: bool | None
-    """True if the release accepts the plan; None if it could not be queried, for `why`."""
+    """True if the release accepts the plan; None if it could not be queried (reason: `why`)."""
     why: str = ""
     filled: tuple[str, ...] = ()
     """Arguments with unknown values that the engine filled in."""
@@ -293,7 +293,7 @@ class BatchCoverage(StrEnum):
 
 
 class BatchSpan(Struct, frozen=True):
-    """Consecutive batch sizes decoded in the same way; `size`: graph size."""
+    """Consecutive batch sizes decoded in the same way. `size`: graph size of a one-size span."""
 
     first: int
     last: int
@@ -408,7 +408,7 @@ class PlannedDeployment(Struct, frozen=True):
     """A plan with its memory, graphs, findings, and command."""
 
     label: str
-    """Label: recipe name, version, overrides."""
+    """Recipe, role or command name, with overrides if needed to distinguish plans."""
     name: str
     description: str
     path: str

@@ -297,8 +297,8 @@ def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
 def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], list[Line]]]:
     """Yield each workload with its cells in lines.
 
-    The first list has a line over concurrency per context length. The second has a line over prompt
-    tokens per concurrency, if there are several lengths.
+    The first list has one line per context length, by concurrency. The second has one line per
+    concurrency, by prompt tokens, if there are several lengths.
     """
     for workload in dict.fromkeys(cell.workload for cell in cells):
         own = [cell for cell in cells if cell.workload == workload]
@@ -371,7 +371,7 @@ def _claims(line: Line) -> str:
 
 
 def _ends(line: Line, along: Literal["concurrency", "context"]) -> str:
-    """Return as text the value at which a paying line stops paying; empty if there is none."""
+    """Return the value at which a paying line stops paying, as text; empty if there is none."""
     if not any(cell.claim == "pays" for cell in line):
         return ""
     return " and ".join(
@@ -426,9 +426,9 @@ def _tokens(info: Mapping[str, Any]) -> int | None:
 
 
 def _engine_bytes(info: Mapping[str, Any]) -> int | None:
-    """Return the total bytes of the ranks that report memory (in GiB).
+    """Return the total bytes over the ranks, which report GiB; None if none reports memory.
 
-    Older releases report one number for graphs, or none.
+    Older releases report one number for graphs, or no number.
     """
     total = 0.0
     for usage in _usage(info):

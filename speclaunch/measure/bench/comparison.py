@@ -78,7 +78,7 @@ class Schedule(Struct, frozen=True):
     concurrencies: tuple[int, ...]
     rounds: int
     requests: int
-    """Requests per round at a concurrency of 1; at least twice the concurrency otherwise."""
+    """Minimum requests per round, raised to twice the concurrency if that is more."""
     blocks: int = 0
     starts: int = 1
     seed: int = 1

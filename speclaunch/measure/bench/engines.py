@@ -58,7 +58,7 @@ _DYING_SECONDS = 10.0
 
 
 class EngineOrder(Struct, frozen=True):
-    """An engine to launch.
+    """An engine to measure.
 
     `words`: arguments of `speclaunch launch` (recipe, overrides, options). `url`: address of a
     server that is already running, used unchanged. `key`: API key of the server.
@@ -278,7 +278,7 @@ def life(info: Mapping[str, Any]) -> str:
 
 
 def simulated_in(env: Mapping[str, Any]) -> str | None:
-    """Return the variable that simulates acceptance if it is a number above 0, else None."""
+    """Return the variable that simulates acceptance if set to a number above 0, else None."""
     for name in SIMULATED:
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             if float(env.get(name) or -1) > 0:
@@ -299,7 +299,7 @@ def server_url(text: str, option: str) -> str:
         parts, port_is_right = SplitResult("", "", "", "", ""), False
     if parts.username is not None or parts.password is not None:
         raise InputError(
-            "an address contains a secret", Place(COMMAND_LINE, text="--url"), _HELP_KEY
+            "the server address contains a secret", Place(COMMAND_LINE, text="--url"), _HELP_KEY
         )
     right = parts.scheme in ("http", "https") and parts.hostname and port_is_right
     if not right or parts.query or parts.fragment:
@@ -371,13 +371,11 @@ def _not_sglang(url: str, reason: str) -> LaunchError:
 def _require_generates(name: str, info: Mapping[str, Any]) -> None:
     role = info.get("disaggregation_mode")
     if role not in (None, "null"):
-        raise LaunchError(f"{name} is a {role} server: it generates only together with others")
+        raise LaunchError(f"{name} is a {role} server, which cannot generate alone")
     if info.get("is_embedding"):
-        raise LaunchError(f"{name} serves embeddings: it generates nothing")
+        raise LaunchError(f"{name} serves embeddings and generates nothing")
     if info.get("skip_tokenizer_init"):
-        raise LaunchError(
-            f"{name} runs with --skip-tokenizer-init: it returns no text to be measured"
-        )
+        raise LaunchError(f"{name} runs with --skip-tokenizer-init and returns no text to measure")
 
 
 def _simulated(info: Mapping[str, Any]) -> str | None:

@@ -105,7 +105,7 @@ class SglangGenerator:
         except WorkerError as error:
             raise LaunchError(
                 f"the load generator of {python} did not start: {error}",
-                help="run `python -m sglang.bench_serving --help` there to see what is missing",
+                help=f"run `{python} -m sglang.bench_serving --help` to see what is missing",
             ) from None
         self.has_template = bool(hello.get("template"))
         self._tokenizer = tokenizer
@@ -179,7 +179,7 @@ def generator_interpreter(engine: str | None) -> EnginePython:
         installed = is_installed(cpu)
         if engine in (None, SGLANG_VERSION) and installed:
             return EnginePython(str(cpu.python), _of_cpu(cpu))
-        other = "remove --engine" if installed else "`speclaunch engine install cpu`"
+        other = "remove --engine" if installed else "run `speclaunch engine install cpu`"
         raise LaunchError(
             f"SGLang's load generator is not available: {error}",
             help=f"activate any environment with sglang (VIRTUAL_ENV or PATH), or {other}",
@@ -209,13 +209,13 @@ _END_SECONDS = 30.0
 
 
 def find_aiperf() -> Path | None:
-    """Return the path of the program, or None if it is not on PATH."""
+    """Return the path of aiperf, or None if it is not on PATH."""
     found = children.find_program(_PROGRAM)
     return Path(found).absolute() if found else None
 
 
 def require_aiperf() -> Path:
-    """Return the path of the program. Raises LaunchError if it is not on PATH."""
+    """Return the path of aiperf. Raises LaunchError if it is not on PATH."""
     found = find_aiperf()
     if found is None:
         raise LaunchError(
@@ -337,9 +337,7 @@ class Aiperf:
             finally:
                 _end(process)
         if not (folder / _TIMES).exists():  # aiperf also fails when every request failed
-            raise LaunchError(
-                f"aiperf failed (exit code {code}): {_why(log)}", help=f"{log} has details"
-            )
+            raise LaunchError(f"aiperf failed (exit code {code}): {_why(log)}", help=f"see {log}")
 
     def _prompts(self, prompts: Prompts) -> tuple[str, ...]:
         if prompts.file_name not in self._texts:

@@ -224,7 +224,7 @@ def bounds(text: str) -> tuple[Bound, ...]:
             raise _refused(text, f"{metric} is set twice")
         found[metric] = Bound(metric, float(value))
     if not found:
-        raise _refused(text, "no bound")
+        raise _refused(text, "no bound is set")
     return tuple(found.values())
 
 
@@ -355,7 +355,7 @@ def _of_round(each: Round, side: ExpectedSide, requests: int) -> Iterator[Object
 
 
 def _repeated(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
-    """Yield an objection if answer ids repeat, which shows that a cache returned the answers."""
+    """Yield an objection if answer IDs repeat, which shows that a cache returned the answers."""
     names = [request.id for each in rounds for request in each.requests if request.id]
     again = len(names) - len(set(names))
     if again:
@@ -453,13 +453,13 @@ class Interval(Struct, frozen=True):
 def interval(
     ours: Sequence[float], theirs: Sequence[float], confidence: float = 0.95, starts: int = 1
 ) -> Interval:
-    """Return the ratio of paired positive numbers, `ours` to `theirs`, one pair per round.
+    """Return the mean ratio of `ours` to `theirs`, positive numbers with one pair per round.
 
     `starts`: the number of starts that take turns in the rounds. Raises ValueError for fewer than
     three pairs, unequal lengths, or values not above 0.
     """
     if len(ours) != len(theirs) or len(ours) < LEAST_PAIRS:
-        raise ValueError(f"{len(ours)} and {len(theirs)} rounds: at least {LEAST_PAIRS} pairs")
+        raise ValueError(f"{len(ours)} and {len(theirs)} rounds; needs {LEAST_PAIRS} or more pairs")
     if min(*ours, *theirs) <= 0:
         raise ValueError("a round measured nothing")
     logs = of_starts(

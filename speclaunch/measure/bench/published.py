@@ -162,8 +162,8 @@ _TOLERANCE = 0.02
 def speculation_profile(document: Document) -> dict[str, Any]:
     """Return the candidate's acceptance as NVIDIA Model-Optimizer's `speculation_profile.json`.
 
-    The form is schema 1.0 of examples/specdec_bench/specdec_bench/speculation_profile.py,
-    `build_profile` (Model-Optimizer #2247): rates by draft position, lengths with the target's
+    The format is schema 1.0 of examples/specdec_bench/specdec_bench/speculation_profile.py,
+    `build_profile` (Model-Optimizer #2247): rates by draft position; lengths include the target's
     token. Raises InputError if the document has no histogram of a speculative candidate.
     """
     found = document.speculation

@@ -1,7 +1,7 @@
 """JSON of a certificate and of a comparison of two: a stable contract for scripts.
 
 `docs/reference/bench.schema.json` is generated from these models; a test compares them. Within
-version 1 keys are never removed or redefined; new keys may be added. Times are in seconds. Pages,
+version 1, keys are never removed or redefined; new keys may be added. Times are in seconds. Pages,
 texts and Markdown tables are rendered from a certificate alone.
 
 Difference between two certificates, with a confidence interval. The two were measured at different
@@ -52,7 +52,7 @@ class QuantilesRecord(Struct, frozen=True):
 
 
 class MeasuredRecord(Struct, frozen=True):
-    """Results of a server in a cell: medians, and their counts."""
+    """Results of a server in a cell: medians and counts."""
 
     requests: int
     output_tokens_per_second: Number
@@ -82,8 +82,8 @@ class NumbersRecord(MeasuredRecord, frozen=True, kw_only=True):
 
 
 class GoodputRecord(Struct, frozen=True):
-    """Requests per second within the bounds, their shares of all requests, and the ratio; null if
-    a round had none."""
+    """Requests per second within the bounds, their shares of all requests, and the ratio (null if
+    a round had no such request)."""
 
     candidate: Number
     baseline: Number
@@ -120,11 +120,11 @@ class SideRecord(Struct, frozen=True):
     """Address of a server that was already running; it has no command."""
     command: tuple[str, ...] = ()
     environment: dict[str, str | None] = {}
-    """Variables that speclaunch sets for it; null: unset."""
+    """Variables that speclaunch sets for the engine; null: unset."""
 
 
 class SpeculationRecord(Struct, frozen=True):
-    """Speculation of the candidate; null is unknown, or no argument of the algorithm."""
+    """Speculation of the candidate; null: unknown, or not an argument of the algorithm."""
 
     algorithm: str
     target: str
@@ -148,7 +148,7 @@ class PublishedRecord(Struct, frozen=True, kw_only=True):
     typical: Number
     highest: Number
     far_below: bool
-    """True if it accepts fewer than half of the draft tokens of the lowest benchmark."""
+    """True if fewer than half as many draft tokens are accepted as on the lowest benchmark."""
     differences: tuple[str, ...]
     """Differences between the published and the measured conditions."""
     sources: tuple[str, ...]
@@ -219,7 +219,9 @@ class CertificateDocument(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for cell in self.cells:
             if self.starts > 1 and not LEAST_PAIRS <= self.starts <= len(cell.candidate.rounds):
-                raise ValueError(f"starts: 1, or {LEAST_PAIRS} and more with a round in each")
+                raise ValueError(
+                    f"starts: must be 1, or {LEAST_PAIRS} or more with a round in each"
+                )
             for side in (cell.candidate, cell.baseline):
                 for values in astuple(side.quantiles):
                     if len(values) not in (0, len(self.quantiles)):
@@ -275,7 +277,7 @@ class CellDifferenceRecord(Struct, frozen=True):
 
 
 class ArgumentsDiff(Struct, frozen=True):
-    """Differences of the commands of two sides: lines with `- ` or `+ ` in front."""
+    """Differences between two commands of a side: lines prefixed with `- ` or `+ `."""
 
     side: Literal["candidate", "baseline"]
     lines: tuple[str, ...]

@@ -113,7 +113,7 @@ class LaunchedSide(Struct, frozen=True):
     def environment(self) -> dict[str, str]:
         """Environment of the load generator: the engine's own, plus its API key.
 
-        The key's variable is the one that SGLang's generator reads (benchmark/serving.py
+        SGLang's generator reads the key from OPENAI_API_KEY (benchmark/serving.py
         `get_auth_headers`).
         """
         key = self.prepared.address.api_key
@@ -294,5 +294,5 @@ def with_room(prompts: Prompts, sides: Sequence[AnySide]) -> Prompts:
         option = f"--context {requested}" if prompts.context else f"--input-tokens {requested}"
     prompt = f"prompts of {requested} tokens and " if requested else ""
     message = f"{side.name} cannot fit {prompt}answers of {answer} tokens"
-    help_ = f"request at most {most}" if most > 0 else "lower --output-tokens"
+    help_ = f"request at most {most} tokens" if most > 0 else "lower --output-tokens"
     raise InputError(message, Place(COMMAND_LINE, text=option), help_)

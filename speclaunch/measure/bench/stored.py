@@ -73,7 +73,7 @@ def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
 
 
 def begin_bench(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -> StoredBench:
-    """Return the newest unfinished comparison of the same key, or a new one. Raises InputError."""
+    """Return the newest unfinished comparison with this key, or a new one. Raises InputError."""
     files = [] if fresh else reversed(stored_files())
     for folder, document in unfinished_work.unfinished(files, key):
         return StoredBench(
@@ -140,8 +140,8 @@ def find_certificate(name: str) -> CertificateDocument:
     found = find_measured(name)
     if isinstance(found, SingleDocument):
         raise InputError(
-            f"{name}: a measurement of a single server, without a comparison",
-            help="speclaunch bench --url URL --against url=URL compares two",
+            f"{name} is a measurement of a single server, not a comparison",
+            help="compare two servers: speclaunch bench --url URL --against url=URL",
         )
     return found
 
@@ -210,7 +210,7 @@ def _read(path: Path) -> CertificateDocument | SingleDocument:
     except ValidationError as error:
         raise InputError(
             f"{shown}: not a certificate of `speclaunch bench`: {error}",
-            help="`speclaunch bench recipe=NAME --output-format json` writes one",
+            help="write one with `speclaunch bench recipe=NAME --output-format json`",
         ) from error
 
 

@@ -81,7 +81,7 @@ def workload(name: str, output_tokens: int, input_tokens: int, context: int = 0)
         return Prompts(path.stem, output_tokens, _texts(path), 0, context)
     known = (RANDOM, *shipped())
     near = suggest(name, known)
-    names = f"use one of {', '.join(known)}, or a file in JSON"
+    names = f"use one of {', '.join(known)}, or a JSON file"
     raise InputError(f"unknown workload {name!r}", help=f"{near} {names}" if near else names)
 
 
@@ -118,7 +118,7 @@ _FORM = (
 
 
 def _entries(path: Path, content: str) -> Iterator[tuple[Place, Any]]:
-    """Yield the entries of a JSON list, or of JSON lines, with their places; None if not JSON.
+    """Yield the entries of a JSON list or of JSON lines, with places; None for a malformed line.
 
     Raises InputError if a list is not valid JSON.
     """
@@ -126,7 +126,7 @@ def _entries(path: Path, content: str) -> Iterator[tuple[Place, Any]]:
         try:
             entries = json.loads(content)
         except RecursionError:
-            raise InputError("not JSON: nested too deep", Place(str(path)), _FORM) from None
+            raise InputError("not JSON: nested too deeply", Place(str(path)), _FORM) from None
         except ValueError as error:
             place = Place(str(path), getattr(error, "lineno", 1), getattr(error, "colno", 1))
             raise InputError(f"not JSON: {error}", place, _FORM) from None
@@ -143,10 +143,10 @@ def _entries(path: Path, content: str) -> Iterator[tuple[Place, Any]]:
 
 
 def _text(entry: Any) -> str | None:
-    """Return the prompt of an entry; None if the entry has an unknown form.
+    """Return the prompt of an entry; None if the entry has an unknown format.
 
-    Chats: all messages joined, without a template. Conversations: the human's first message, "" if
-    it is empty. MT-bench: the first turn.
+    Chats: all messages joined, without a template. Conversations: the first message if it is the
+    human's, else "". MT-bench: the first turn.
     """
     if not isinstance(entry, dict):
         return None

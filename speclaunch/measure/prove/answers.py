@@ -187,7 +187,7 @@ def _good(answer: Any) -> Mapping[str, Any]:
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Run the block, and raise LaunchError if the block cannot read an answer as SGLang's."""
+    """Run the block; raise LaunchError if an answer does not have SGLang's format."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -158,15 +158,15 @@ def check_contract(
 ) -> Contract:
     """Return the contract of two running servers of one release and checkpoint.
 
-    `plan`: the speculative server's, for its data type and advisories; None lists no advisories.
-    `done`: rows of the first fields, from an interrupted contract. `save` receives all rows after
-    each field. Raises LaunchError if the plain server gives no answer, or the speculative one does
-    not speculate, and EngineError if a server cannot be reached at the start.
+    `plan`: plan of the speculative server, for its data type and advisories; None lists no
+    advisories. `done`: rows of the first fields, from an interrupted contract. `save` receives all
+    rows after each field. Raises LaunchError if the plain server speculates or gives no answer, or
+    the speculative server does not speculate; EngineError if a server is unreachable at the start.
     """
     info = speculative.info
     algorithm = info.get("speculative_algorithm")
     if not algorithm or plain.info.get("speculative_algorithm"):
-        raise LaunchError("a contract needs a speculative server and a plain one")
+        raise LaunchError("a contract needs a speculative server and a plain server")
     release = str(info.get("version") or "")
     pair = Pair(speculative, plain, "" if plan is None else served_dtype(plan))
     rows, ended = tuple(done), ""

@@ -72,7 +72,7 @@ def stop(pair: Pair) -> Outcome:
 
 
 def stop_across(pair: Pair) -> Outcome:
-    """Check stop strings that begin in one token and end in the next tokens."""
+    """Check stop strings that span several tokens."""
 
     def text(tokens: tuple[str, ...], at: int) -> str:
         first, last = tokens[at], tokens[min(at + 2, len(tokens) - 1)]
@@ -237,7 +237,7 @@ _SCHEMA: dict[str, Any] = {
 
 
 def _matches_schema(text: str) -> bool:
-    """True if a text is an object of the schema or a prefix; whitespace may fill an answer."""
+    """True if a text is an object of the schema or a prefix of an object, ignoring whitespace."""
     begun = "".join(text.split())
     complete = (
         f'{{"color":"{color}","done":{done}}}' for color in _COLORS for done in ("true", "false")
@@ -254,7 +254,7 @@ GRAMMARS: dict[str, tuple[str, Callable[[str], bool]]] = {
 
 
 def context_limit(pair: Pair) -> Outcome:
-    """Check prompts whose answers end at the context limit, and one prompt beyond it."""
+    """Check answers that end before and at the context limit, and requests for longer answers."""
     names = ("context_length", "max_total_num_tokens", "max_req_input_len")
     limits = map(pair.plain.info.get, names)
     known = [each for each in limits if isinstance(each, int) and each > 0]
@@ -338,7 +338,7 @@ def _entries(found: Any) -> list[tuple[float | None, int]]:
 
 
 def stream(pair: Pair) -> Outcome:
-    """Check that streaming keeps text, token counts and end, with and without a stop string."""
+    """Check that streaming keeps text, token counts and finish reason, also with a stop string."""
 
     def check(body: dict[str, Any]) -> str:
         ours, plain = (_streamed(server.stream(body)) for server in pair.servers)
@@ -382,7 +382,7 @@ def usage(pair: Pair) -> Outcome:
         own, other = ours.get("usage") or {}, plain.get("usage") or {}
         keys = ("prompt_tokens", "completion_tokens")
         if own.get("total_tokens") != sum(own.get(key) or 0 for key in keys):
-            return f"usage adds up to {own.get('total_tokens')}: {own}"
+            return f"total_tokens is {own.get('total_tokens')}, not the sum: {own}"
         return counted(own, other)
 
     bodies = [
@@ -489,7 +489,7 @@ Sample = tuple[tuple[int, ...], ...]
 
 
 def distribution(**fields: Any) -> Callable[[Pair], Outcome]:
-    """Return a check of the distribution at a temperature, with further sampling fields."""
+    """Return a check of the answers' distribution at a temperature, with more sampling fields."""
 
     def check(pair: Pair) -> Outcome:
         heat = _heat(pair, fields)
@@ -534,7 +534,7 @@ def seed(pair: Pair) -> Outcome:
         return untested(f"the plain server refuses it: {plain}", 1)
     if plain[:_TRIALS] != plain[_TRIALS:]:
         return untested(
-            "a seed does not repeat the plain server's answer: it needs "
+            "a seed does not repeat the plain server's answer: the server needs "
             "enable_deterministic_inference",
             2 * _TRIALS,
         )

@@ -1,7 +1,7 @@
 """Two servers of a request contract: requests, answers, their comparison, and records.
 
 `docs/reference/contract.schema.json` is generated from `ContractDocument`, the JSON of `speclaunch
-prove recipe=R --requests`; a test compares them. Within version 1 keys are never removed or
+prove recipe=R --requests`; a test compares them. Within version 1, keys are never removed or
 redefined; new keys may be added.
 
 Each request is sent to both. It proves nothing unless the plain server's answer shows the field's
@@ -80,8 +80,8 @@ class ChangedFields(Struct, frozen=True):
 def changed_fields(before: Sequence[FieldRow], after: Sequence[FieldRow]) -> ChangedFields:
     """Return the undocumented differences and refusals of `after` that `before` does not have.
 
-    Documented differences of `before` also count, because releases with the same behavior may
-    document it differently.
+    Documented differences of `before` are also excluded, because releases with the same behavior
+    may document it differently.
     """
     known = {row.field: row.result for row in before}
     found = [(row.field, known.get(row.field)) for row in after if row.breaks or row.is_refused]

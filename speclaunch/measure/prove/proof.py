@@ -9,11 +9,11 @@ answer is wrong.
 Samples are tested for the same distribution. One test covers all prompts and positions: Pearson's
 chi-square of both servers' tokens at each position, summed, with its probability by permuting
 entire answers between the servers. Separate tests per position would divide the false alarm rate by
-their number, which a permutation test of some thousand draws cannot resolve. The sum detects a
+their number, which a permutation test of a few thousand draws cannot resolve. The sum detects a
 small shift at all positions. It is exact for any number of answers and for rare tokens.
 
 `docs/reference/prove.schema.json` is generated from `ProofDocument`, the JSON of `speclaunch
-prove`; a test compares them. Within version 1 keys are never removed or redefined; new keys may be
+prove`; a test compares them. Within version 1, keys are never removed or redefined; new keys may be
 added.
 """
 
@@ -145,7 +145,7 @@ class SamplesRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 class WrongRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """A wrong answer, with its first token that the plain server would not generate. `position`
-    counts from 0. If only the lengths differ, `got` and `expected` are missing."""
+    counts from 0. If only the lengths differ, `got` and `expected` are null."""
 
     prompt: str
     concurrency: int
@@ -239,7 +239,7 @@ def compare(
 ) -> AnswerVerdict:
     """Return the verdict of an answer.
 
-    `scores`: the answer scored by the plain server; needed if the two differ.
+    `scores`: the answer scored by the plain server; needed if the answers differ.
     """
     at = first_difference(answer.ids, plain.ids)
     if at is None:
@@ -439,7 +439,7 @@ def sampled(
 def samples_agree(
     ours: Sequence[Sequence[ProofAnswer]], theirs: Sequence[Sequence[ProofAnswer]]
 ) -> Drawn:
-    """Return the test result on whether both servers sample alike, from the second token on.
+    """Return the result of the test that both servers sample alike, from the second token on.
 
     The first token is generated without a draft.
     """

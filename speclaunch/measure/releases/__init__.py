@@ -1,1 +1,1 @@
-"""Releases: the one that broke a deployment, and whether a deployment can move to another."""
+"""Releases: which release broke a deployment, and whether a deployment can move to another."""

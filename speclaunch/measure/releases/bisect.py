@@ -3,7 +3,7 @@
 Releases are probed one at a time. Repeating the command continues an interrupted search. The
 document (`speclaunch bisect --output-format json`) has the pair of releases, and their differences.
 `docs/reference/bisect.schema.json` is generated from `BisectDocument`; a test compares them. Within
-version 1 keys are never removed or redefined; new keys may be added.
+version 1, keys are never removed or redefined; new keys may be added.
 """
 
 from __future__ import annotations

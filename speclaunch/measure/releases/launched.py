@@ -109,7 +109,7 @@ class ObservedServer:
     """A running server. Methods raise LaunchError if the server does not answer."""
 
     def __init__(self, address: Address, dtype: str = "") -> None:
-        """`dtype`: data type that it computes in; empty if unknown."""
+        """`dtype`: data type that the server computes in; empty if unknown."""
         self._address, self._dtype = address, dtype
         self._server = ProofServer(lambda: EngineClient(address), _AT_ONCE)
 
@@ -145,7 +145,7 @@ class ObservedServer:
                 continue
             shown = repr(" ".join(prompt.text.split())[:60])
             if at >= min(len(before.ids), len(after.ids)):
-                return f"another length: {shown}"
+                return f"the answers have different lengths (prompt {shown})"
             return (
                 f"token {at + 1} is {after.ids[at]} instead of {before.ids[at]}, preferred by "
                 f"{verdict.gap:.3g} nats (prompt {shown})"
@@ -420,7 +420,7 @@ class EngineSupply:
         if not is_installed(self._engine(release)):
             raise LaunchError(
                 f"the CPU engine of SGLang {release} cannot be installed",
-                help=f"see why: {self._engine(release).install_command}",
+                help=f"run `{self._engine(release).install_command}` to see why",
             )
         note_use(self._engine(release))
 

@@ -75,7 +75,7 @@ def net_evaluations(rate: float) -> int:
 
 
 def most_starts(releases: int) -> int:
-    """Return the most starts needed to search `releases` releases with reliable probes."""
+    """Return the maximum number of starts to search `releases` releases with reliable probes."""
     return math.ceil(math.log2(releases)) + 1
 
 
@@ -166,7 +166,7 @@ def _step(
 
 
 def _posterior(releases: Sequence[str], probes: Sequence[ReleaseProbe], rate: float) -> list[float]:
-    """Return each release's probability of being the first bad; the last entry: none is bad."""
+    """Return each release's probability of being the first bad release; last entry: none is bad."""
     masses = [_ENDPOINT, *[1.0] * len(releases)]
     for probe in probes:
         at, is_bad = releases.index(probe.release), probe.verdict is ProbeVerdict.BAD
@@ -210,7 +210,7 @@ class CheckedServer(Struct, frozen=True):
     folder: Path
     """Folder for command output."""
     fields: Callable[[], tuple[FieldRow, ...]] = tuple
-    """Returns the contract rows of the server and the plain server; empty without one."""
+    """Returns the contract rows of the server and the plain server; empty without a contract."""
 
 
 class Check(Struct, frozen=True):
@@ -296,7 +296,7 @@ def _exits(
         how = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
         raise LaunchError(
             f"{shlex.join(argv)} could not test SGLang {server.release}: {how}",
-            help=f"0: good, 1 to 124: bad, 125: skip; its output: {log.name}",
+            help=f"exit with 0 (good), 1 to 124 (bad) or 125 (skip); see {log.name}",
         )
     if code == _SKIP:
         return Evaluation(ProbeVerdict.SKIP, f"exit code {_SKIP}")

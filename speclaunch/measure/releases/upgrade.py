@@ -72,7 +72,7 @@ _FEWER_TOKENS = 0.99
 
 
 class UpgradeVerdict(StrEnum):
-    """Answer to whether a deployment can move."""
+    """Verdict on moving a deployment to another release."""
 
     SAFE = "safe"
     """No difference was found, and nothing is unknown."""
@@ -100,7 +100,7 @@ class Aspect(StrEnum):
 
 
 class UpgradeReason(Struct, frozen=True, forbid_unknown_fields=True):
-    """A reason against `safe`. `name`: argument, rule or advisory that it is about."""
+    """A reason against `safe`. `name`: the argument, rule or advisory concerned."""
 
     aspect: Aspect
     verdict: UpgradeVerdict
@@ -281,7 +281,7 @@ class DeploymentUpgrade(Struct, frozen=True):
     steps: tuple[str, ...] = ()
     """Changes to the file, as `migrate` reports them."""
     comparison: PlanComparison | None = None
-    """None if the target release has no counterpart, or the deployment cannot be read."""
+    """None if a setting has no counterpart in the target release, or the file is unreadable."""
 
     @property
     def verdict(self) -> UpgradeVerdict:
@@ -298,7 +298,7 @@ def current_release(pinned: str | None, options: UpgradeSettings, place: Place) 
     except NoEngineError:
         found = None
     if found is None:
-        message = "the current release is unknown: the recipe has no pin"
+        message = "the current release is unknown, because the recipe pins none"
         raise InputError(message, place, "name it: --from VERSION")
     return found
 
@@ -411,7 +411,7 @@ def _command_upgrade(
     with reads.overlay(texts):
         after = _of_command(then, name, options.to, options)
     if versions and not versions[number].is_named:
-        note = f"no SGLang version is set, {source} is assumed: set --from"
+        note = f"no SGLang version is set; assuming {source} (set --from)"
         options = replace(options, notes=(*options.notes, note))
     return _upgrade(before, after, now.place, source, options, steps)
 

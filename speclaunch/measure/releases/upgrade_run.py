@@ -2,7 +2,7 @@
 
 `speclaunch upgrade --output-format json`: the verdict of each deployment, and its reasons.
 `docs/reference/upgrade.schema.json` is generated from `UpgradeDocument`; a test compares them.
-Within version 1 keys are never removed or redefined; new keys may be added.
+Within version 1, keys are never removed or redefined; new keys may be added.
 """
 
 from __future__ import annotations
@@ -99,10 +99,7 @@ def run_releases(
 def run_release(
     found: ReleaseRecipe, stored: StoredUpgrade, seconds: float, say: Say
 ) -> ReleaseRun:
-    """Start a release, query the fixed prompts, check the contract, and stop the release.
-
-    Raises InputError.
-    """
+    """Start a release, query the fixed prompts, check the contract, and stop the release."""
     runs, folder = stored.progress.runs, stored.directory
     say(f"starting SGLang {found.version}")
     try:
@@ -257,7 +254,7 @@ class MemoryNumberRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AdvisoryRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """A known engine bug. `unknown`: the missing fact that decides whether it affects."""
+    """A known engine bug. `unknown`: missing fact that decides if it affects the deployment."""
 
     id: str
     summary: str
@@ -291,7 +288,7 @@ class RunRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeploymentRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """One deployment. `changes` is null if it has no counterpart at the other release."""
+    """One deployment. `changes` is null if the other release has no counterpart for a setting."""
 
     name: str
     file: str

@@ -63,7 +63,7 @@ class DraftSetting(Struct, frozen=True):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return the settings as server arguments."""
+        """Settings as server arguments."""
         if not self.steps:
             return {"speculative_num_draft_tokens": self.tokens}
         return {
@@ -117,12 +117,11 @@ def algorithm_of(side: LaunchedSide) -> str:
             help=f"unset {side.expected.simulated}",
         )
     if found is None:
-        raise InputError(f"{name} does not speculate: there is nothing to tune")
+        raise InputError(f"{name} does not speculate, so there is nothing to tune")
     if not settings(found):
         raise InputError(
             f"{name}: {found} has no settings to tune",
-            help="its width is fixed by its draft; EAGLE, EAGLE3, MTP, STANDALONE and NGRAM "
-            "can be tuned",
+            help="use EAGLE, EAGLE3, MTP, STANDALONE or NGRAM; other drafts have a fixed width",
         )
     return found
 
@@ -461,7 +460,7 @@ def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
 
 
 class TrialModels(Struct, frozen=True):
-    """All trials, and the models of each tried load."""
+    """The objective, and the fitted model of each load."""
 
     objective: TuningObjective
     models: Mapping[int, SpeedModel]

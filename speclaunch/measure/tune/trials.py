@@ -166,7 +166,7 @@ def _step_seconds(each: Round) -> float:
 
 
 class LoadRatio(Struct, frozen=True):
-    """Ratio at one concurrency."""
+    """Throughput or goodput at one concurrency, as a ratio to the recipe's own setting."""
 
     concurrency: int
     ratio: float
@@ -177,7 +177,7 @@ class Compared(Struct, frozen=True):
 
     setting: DraftSetting
     ratio: Interval
-    """Ratio of the objective; the geometric mean over several loads."""
+    """Ratio of the objective to the recipe's own; over several loads, of geometric means."""
     by_load: tuple[LoadRatio, ...]
 
     @property
@@ -471,7 +471,7 @@ def expectation(
     rounds: int,
     done: Sequence[TrialStart],
 ) -> Expectation:
-    """Return the expectation from finished starts, or from the slowest estimate before any.
+    """Return the expectation from finished starts; before any, from the slowest estimate.
 
     `rounds`: rounds of each side of the comparison.
     """

@@ -131,11 +131,11 @@ def checked(file: Mapping[str, Any], python: str, env: Mapping[str, str]) -> Non
 
 
 _OURS = re.compile(r"\s*# tuned \d{4}-\d\d-\d\d: ")
-"""Pattern of a comment from an earlier tuning."""
+"""Pattern of a comment from an earlier `tune`."""
 
 
 class Tuned(Struct, frozen=True):
-    """Text of a recipe file before and after."""
+    """Text of a recipe file before and after tuning."""
 
     path: Path
     before: str
@@ -148,7 +148,7 @@ def require_own(path: Path, words: Sequence[str]) -> None:
         name, _ = split_recipe(words)
         raise InputError(
             f"--write: {name} is shipped with speclaunch and cannot be edited",
-            help=f"--output-file {path.stem}_tuned.yaml writes your own recipe",
+            help=f"write your own recipe: --output-file {path.stem}_tuned.yaml",
         )
 
 

@@ -118,7 +118,7 @@ def test_a_plan_of_the_readme_shows_real_numbers(empty: Path) -> None:
 def test_doctor_says_where_the_facts_come_from(empty: Path) -> None:
     words = ("doctor", "recipe=mtp_mimo7b", "--hardware", "h100", "--engine", "0.5.23")
     text = program.run(*words, cwd=empty).stdout
-    known = "checkpoints known from speclaunch's index (read 2026-11-22): XiaomiMiMo/MiMo-7B-RL"
+    known = "checkpoint facts from speclaunch's index (read 2026-11-22): XiaomiMiMo/MiMo-7B-RL"
     assert known in text
     document = json.loads(program.run(*words, "--output-format", "json", cwd=empty).stdout)
     assert [one["provenance"] for one in document["checkpoints"]] == ["index"]

@@ -72,7 +72,7 @@ def test_a_difference(folder: Path) -> None:
 def test_a_difference_is_no_report(folder: Path, more: list[str]) -> None:
     done = lint(folder, "--diff", *more)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--diff cannot be combined with --output-format and --output-file" in done.stderr
+    assert "--diff cannot be combined with --output-format or --output-file" in done.stderr
     assert [one.name for one in folder.iterdir()] == ["run.sh"]
     assert lint(folder, "--diff", "--output-format", "text").returncode == 1
 

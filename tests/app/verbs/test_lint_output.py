@@ -60,7 +60,7 @@ def test_exit_codes(files: Path, words: list[str], code: int) -> None:
 def test_the_text_counts_what_only_info_shows(files: Path) -> None:
     text = GOOD.replace("--model-path m", "--model-path Qwen/Qwen3-8B --host 0.0.0.0")
     (files / "warned.sh").write_text(text)
-    details = ("info[SPL801]", "checkpoints known from", ": SPL257")
+    details = ("info[SPL801]", "checkpoint facts from", ": SPL257")
     brief = lint(files, "warned.sh", *ENGINE).stdout
     assert not [one for one in details if one in brief]
     assert "info (--info) in 1 deployment" in brief
@@ -104,7 +104,7 @@ def test_an_old_file_does_not_stay_where_there_is_nothing_to_check(files: Path) 
     [
         ("out.pdf", "write --output json=out.pdf"),
         ("pdf=out.pdf", "the formats are text, concise"),
-        ("sarif=", "write FORMAT=FILE"),
+        ("sarif=", "not in the form FORMAT=FILE"),
         ("sarif=nowhere/out.sarif", "no such directory: nowhere"),
         ("sarif=.", ". is a directory"),
     ],

@@ -69,7 +69,7 @@ def test_a_lock_is_written_and_starts_only_what_it_records(run: Run, tmp_path: P
     ("words", "message"),
     [
         (["--lock"], "--lock needs --smoke"),
-        (["--lock", "--smoke", "--locked"], "choose one"),
+        (["--lock", "--smoke", "--locked"], "--lock cannot be combined with --locked"),
         (["--locked", "--force"], "--locked cannot be combined with --force"),
         (["--verify"], "--verify needs --lock or --locked"),
         (["--locked"], "there is no lock cpu_ngram.lock.yaml"),

@@ -23,7 +23,7 @@ def test_a_healthy_draft(models: dict[str, Path]) -> None:
     done = run("models", "inspect", str(models["llama-eagle3"]))
     assert done.returncode == 0, done.stderr
     assert "15 tensors: 14 loaded, 1 skipped" in done.stdout
-    assert "It contains everything that SGLang 0.5.23 loads." in done.stdout
+    assert "The files contain every tensor that SGLang 0.5.23 loads." in done.stdout
 
 
 def test_a_renamed_tensor(models: dict[str, Path], tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_the_version_counts(models: dict[str, Path], tmp_path: Path) -> None:
     model.write(tmp_path / "m")
     words = ("models", "inspect", str(tmp_path / "m"), "--engine")
     assert "SPL951" in run(*words, "0.5.11").stdout
-    assert "It contains everything that SGLang" in run(*words, "0.5.13").stdout
+    assert "The files contain every tensor that SGLang" in run(*words, "0.5.13").stdout
     assert run(*words, "0.5.11,0.5.12").returncode == 2
 
 

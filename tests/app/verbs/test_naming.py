@@ -49,10 +49,10 @@ def test_two_names_are_refused_by_name(verb: str) -> None:
 def test_a_recipe_in_the_place_of_a_verb_is_answered_with_the_command(tmp_path: Path) -> None:
     done = run("mtp_glm46", "--dry-run")
     assert done.returncode == 2
-    assert "`speclaunch launch mtp_glm46 --dry-run` launches it" in done.stderr
+    assert "launch it: speclaunch launch mtp_glm46 --dry-run" in done.stderr
     (tmp_path / "mine.yaml").write_text("args: {model_path: m}\n")
     done = run("mine.yaml", cwd=tmp_path)
-    assert "`speclaunch launch mine.yaml` launches it" in done.stderr
+    assert "launch it: speclaunch launch mine.yaml" in done.stderr
     assert "No such command 'nonsense'" in run("nonsense").stderr
 
 

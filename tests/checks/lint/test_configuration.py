@@ -260,7 +260,7 @@ def test_models_of_the_repository_are_facts_of_every_verb(place: Place) -> None:
     )
     place.write("speclaunch.toml", 'models = "checkpoints"\n')
     said = place.lint("recipes/r0.yaml", "--config-dir", "groups", "--info")
-    assert "checkpoints known from a directory: org/model" in said.out
+    assert "checkpoint facts from a directory: org/model" in said.out
 
 
 @pytest.mark.thorough

@@ -189,7 +189,7 @@ def test_a_plain_server_that_ends_is_an_error() -> None:
 
 
 def test_two_plain_servers_have_no_contract() -> None:
-    with pytest.raises(LaunchError, match="needs a speculative server and a plain one"):
+    with pytest.raises(LaunchError, match="needs a speculative server and a plain server"):
         check_contract(pair()[1], pair()[1])
 
 

@@ -99,7 +99,7 @@ def test_a_removed_flag_is_a_step_and_an_unknown_flag_is_not_safe(tmp_path: Path
 def test_an_assumed_release_is_never_safe(tmp_path: Path) -> None:
     (found,) = file_upgrades(script(tmp_path), settings("0.5.23", None))
     assert found.verdict is UpgradeVerdict.UNKNOWN
-    assert "no SGLang version is set, 0.5.23 is assumed" in found.reasons[-1].text
+    assert "no SGLang version is set; assuming 0.5.23" in found.reasons[-1].text
     (found,) = file_upgrades(script(tmp_path), settings("0.5.23", "0.5.23"))
     assert found.verdict is UpgradeVerdict.SAFE
 

@@ -159,7 +159,7 @@ def test_the_bar_of_one_phase_does_not_stand_for_the_next() -> None:
         f"{STAMP} Load weight end. elapsed=20 s, type=LlamaForCausalLM, mem usage=15.0 GB.",
     )
     assert how_far(found, 12.0, WeightSizes()) == (
-        "[  12.0 s] load target weights: done 10 s ago, the next step has not started"
+        "[  12.0 s] load target weights: done 10 s ago; the next step has not started"
     )
     found.feed(f"{STAMP} Capture cuda graph begin. This can take up to several minutes.", 13.0)
     assert how_far(found, 20.0, WeightSizes()) == "[  20.0 s] capture CUDA graphs: for 7 s"

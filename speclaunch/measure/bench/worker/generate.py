@@ -8,7 +8,7 @@ answer is one line with the results of each request. A line with
 The generator's requests, timing and concurrency are unchanged. It writes sums but no acceptance per
 request, so this module records:
 
-- what a request function returns (0.5.23 benchmark/serving.py:105 `RequestFuncOutput`), and its
+- the result of a request function (0.5.23 benchmark/serving.py:105 `RequestFuncOutput`), and the
   requested tokens;
 - the `meta_info` of the request's last answer, as the generator parses it (`json` or `orjson`).
 
@@ -162,7 +162,7 @@ def _size(tokenizer: Any, text: str) -> int:
 def loaded() -> types.ModuleType:
     """Return the generator module of this release.
 
-    It imports `datasets` for workloads that are not used here; a stub replaces a missing package.
+    It imports `datasets` for workloads that are unused here; a stub replaces a missing package.
     """
     if importlib.util.find_spec("datasets") is None:
         missing = types.ModuleType("datasets")
