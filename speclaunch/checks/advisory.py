@@ -39,9 +39,9 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     """A known engine bug with its affected releases, conditions and remedy.
 
     `introduced`, `fixed`: first affected release and first release with the fix, among the known
-    releases. `fixed: none`: the newest release still has the bug. The first or last release of
-    `seen`, in which the bug was reported, replaces an unknown bound. `requests`: fields of the
-    affected requests; empty: all requests are affected.
+    releases. `fixed: none`: the newest release still has the bug. An unknown bound becomes the
+    first or last release of `seen`, the releases with reports. `requests`: fields of the affected
+    requests; empty: all requests are affected.
     """
 
     id: str
@@ -59,8 +59,7 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     marker: Marker | None = None
     requests: tuple[RequestField, ...] = ()
     certain: bool = True
-    """False if the bug affects only some deployments that meet the conditions, or occurs only
-    sometimes."""
+    """False if the bug affects only some matching deployments, or occurs only sometimes."""
     workaround: Workaround | None = None
 
     @property
@@ -80,9 +79,9 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     def severity(self) -> Severity:
         """Severity by evidence and symptom.
 
-        Error: the engine certainly does not start. Warning: hangs, crashes, wrong outputs, and
-        proven low acceptance. Info: all others, single reports, and bugs that affect only certain
-        requests or only some matching deployments.
+        Error: the engine certainly does not start. Warning: hang, crash, wrong output, or proven
+        low acceptance. Info: all others, single reports, and bugs of only certain requests or
+        deployments.
         """
         proven = self.confidence in _PROVEN
         if self.requests or not self.certain or self.confidence is Confidence.ONE_REPORT:

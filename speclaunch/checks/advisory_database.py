@@ -1,5 +1,4 @@
-"""The database of advisories: validation, updates from a file, a directory or a URL, and export to
-OSV."""
+"""The database of advisories: validation, updates (from a file, directory or URL), OSV export."""
 
 from __future__ import annotations
 

@@ -116,8 +116,7 @@ class RequestField(StrEnum):
 
 
 class Workaround(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A remedy without an upgrade, as a sentence. `set`, `env`: its edits, if there is one obvious
-    way."""
+    """A remedy without an upgrade, as a sentence and, if there is one obvious way, as edits."""
 
     text: str
     set: dict[str, bool | int | float | str | None] = {}

@@ -169,8 +169,8 @@ def _ways(
 
 
 def _together(parts: Sequence[Sequence[list[Edit]]]) -> Iterator[list[Edit]]:
-    """Yield the edits of every part's first way, then of the second, and so on. A part that runs
-    out of ways repeats its last."""
+    """Yield the edits of all parts' first ways, then of the second ways, …, repeating the last
+    way."""
     for at in range(max(map(len, parts))):
         yield [edit for ways in parts for edit in ways[min(at, len(ways) - 1)]]
 
@@ -277,7 +277,7 @@ def _ways_of_roles(
 def _unproven_in_roles(
     before: Composition, after: Composition, roles: Collection[str], target: FixTarget
 ) -> Iterator[str]:
-    """Yield the differences between roles before and after, except the fix's own in `roles`."""
+    """Yield the differences between roles, except those that the fix makes in `roles`."""
     names = role_names(before.values)
     if names != role_names(after.values):
         yield "roles would change, too"
@@ -428,8 +428,7 @@ class CheckedText(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
     def numbers(self, finding: Finding) -> tuple[int, ...]:
-        """Return the positions of a finding's deployments in the file. Unlike places, edits
-        preserve them."""
+        """Return the positions of a finding's deployments, which edits (unlike places) preserve."""
         source = self.source
         if source.recipe is not None:
             names = [role.deployment.name for role in source.recipe.parts]
@@ -465,8 +464,7 @@ def configured(
     """Return the options with which `lint` checks the file `path` for these releases. Raises
     InputError.
 
-    `hardware` has the format of `--hardware`; the project's configuration file sets the other
-    options.
+    `hardware` has the format of `--hardware`; the project's file sets the other options.
     """
     held = dict.fromkeys(resolve_version(version).held for version in versions)
     stated = LintSettings(tuple(held), hardware, tuple(models), tuple(config_dirs))
@@ -480,8 +478,8 @@ def check_text(
     config_dirs: Sequence[Path] = (),
     versions: Sequence[str] = (),
 ) -> CheckedText:
-    """Check a text as the content of `path`, for the releases of `options` or, if there are none,
-    those it specifies.
+    """Check a text as the content of `path`, for the releases of `options`, else those it
+    specifies.
 
     `versions`: one release for each command, used instead of `options.versions`.
     """
@@ -500,8 +498,7 @@ def check_text(
 
 
 def check_source(source: LintedFile, options: Options) -> CheckedText:
-    """Check a parsed text, for the releases of `options` or, if there are none, those it
-    specifies."""
+    """Check a parsed text, for the releases of `options`, else those it specifies."""
     if options.versions:
         return CheckedText(source, findings_of(source, options))
     found: list[Finding] = []

@@ -1,8 +1,7 @@
 """Fixes as edits of a server command in a script, manifest or document.
 
-The syntax around the arguments (shell, block list, or list on one line) determines the ways to
-edit, best first. The round-trip check (`round_trip.py`) rejects wrong texts before a file is
-written.
+The syntax around the arguments (shell, block list, flow list) determines the ways, best first. The
+round-trip check (`round_trip.py`) rejects wrong texts before a file is written.
 """
 
 from __future__ import annotations
@@ -418,7 +417,7 @@ _SLIMES = {
 
 
 class CommandWords(EditablePlaces):
-    """Tokens of a command, parsed as in its version."""
+    """Tokens of a command, as parsed by its engine version."""
 
     most_ways = 60
 
@@ -452,8 +451,7 @@ class CommandWords(EditablePlaces):
         return [[]] if argument.is_removed else ways or None
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield a step that removes all outdated tokens, then a step that adds all new
-        arguments."""
+        """Yield a step that removes all outdated tokens, then a step that adds new arguments."""
         gone = self._gone
         if gone:
             yield list(without(self._invocation.words, gone, gone, self._text.text))
@@ -491,8 +489,7 @@ class CommandWords(EditablePlaces):
     def _another_value(
         self, last: ParsedArgument, count: int, argument: TargetArgument
     ) -> Ways | None:
-        """Return the ways to change the last value; None if the argument must be removed and
-        added."""
+        """Return the ways to change the last value; None if the argument must be replaced."""
         words = self._own_words(last)
         if last.argument.kind is ArgumentKind.LIST and last.argument.nargs is None and count > 1:
             raise NotFixableError(f"{last.written} is set several times")

@@ -153,8 +153,7 @@ def _recipe_meaning(
     unevaluated: frozenset[str],
     variables: frozenset[str],
 ) -> Meaning | None:
-    """Return the recipe's meaning, with opaque stand-ins for unset variables; None if it is
-    rejected."""
+    """Return the recipe's meaning, with stand-ins for unset variables; None if it is rejected."""
     words = [token for argument in rendered.arguments for token in argument.tokens]
     plain = [_plain(word, variables) if word in unevaluated else word for word in words]
     opaque = {
@@ -187,8 +186,7 @@ def _filled(
 
 
 def _plain(value: Any, variables: frozenset[str]) -> Any:
-    """Return a text expanded as in a shell, with stand-ins for `variables`; other values
-    unchanged."""
+    """Expand a text like a shell, with stand-ins for `variables`. Return other values unchanged."""
     if not isinstance(value, str):
         return value
     parts, at = [], 0

@@ -362,8 +362,7 @@ def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
 
 
 def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
-    """Yield the ways to add arguments after the last argument, on separate lines if it starts a
-    line."""
+    """Yield the ways to add arguments after the last, on separate lines if that starts a line."""
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not arguments:
         raise NotFixableError("its call has no arguments")

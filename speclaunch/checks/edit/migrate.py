@@ -419,8 +419,7 @@ def _read(text: str, shown: str) -> Reading:
 
 
 def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
-    """Report that SpecV2 is now on (default from 0.5.11, always from 0.5.14), or keep it off as
-    before.
+    """Report that SpecV2 is on (default from 0.5.11, always from 0.5.14), or keep it off as before.
 
     Source: speculative_hook.py.
     """

@@ -330,8 +330,7 @@ def _text(path: Path) -> str:
 def following(
     base: Path, to: str, source: str | None = None, *, alone: bool = True
 ) -> Callable[[Invocation, PlannedMigration], Migration]:
-    """Return the function `follow` for `migrate_commands`: it migrates the files that a command
-    names."""
+    """Return a `follow` for `migrate_commands` that migrates the files named by each command."""
 
     def follow(invocation: Invocation, planned: PlannedMigration) -> Migration:
         done = Migration()

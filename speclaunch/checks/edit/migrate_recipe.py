@@ -306,8 +306,7 @@ def _hidden(values: Any, is_secret: Callable[[str], bool]) -> list[Any]:
 
 
 def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
-    """Return the problems of the complete recipe in the target version, including groups and
-    roles."""
+    """Return the problems of the recipe, its groups and its roles in the target version."""
     data = yaml.safe_load(made)
     own = data if isinstance(data, dict) else {}
     parts: list[tuple[str | None, dict[str, Any]]] = [(None, own), *_roles(own).items()]

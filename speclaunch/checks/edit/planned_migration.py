@@ -234,7 +234,9 @@ def _borrowed(
     if new is None or not lenders or {lenders[-1].index, *lenders[-1].value_indices} & set(opaque):
         return None
     if any(canonical(other.dest) == became and other.index > item.index for other in items):
-        return MigrationVerdict(unknown=True, why=f"replaced by {became}, which is set again later")
+        return MigrationVerdict(
+            unknown=True, why=f"replaced by {became}, which the command sets later"
+        )
     return MigrationVerdict(flag=new.flag, values=(str(lenders[-1].stored),))
 
 

@@ -302,8 +302,7 @@ def _shown(flag: str, invocation: Invocation) -> str:
 
 
 def conflicts(rewritings: Sequence[Rewriting]) -> Iterator[Problem]:
-    """Yield a problem for each place at which commands with a shared definition need different
-    edits."""
+    """Yield a problem for each place where commands that share it need different edits."""
     seen: dict[tuple[int, int], Edit] = {}
     for done in rewritings:
         for edit in done.edits:

@@ -91,8 +91,7 @@ def differences(
     expected: Mapping[Any, Any] | None = None,
     is_same: Callable[[Any, Any], bool] = is_identical,
 ) -> Iterator[Difference]:
-    """Yield how `after` differs from `before` or, for the names in `expected`, from the expected
-    values."""
+    """Yield how `after` differs from `before`, or from `expected` for the names in it."""
     new_values = expected or {}
     unchanged = {name: before.get(name, MISSING) for name in (*before, *after)}
     for name, value in {**without(unchanged, new_values), **new_values}.items():
@@ -283,7 +282,7 @@ def fix_differences(
     version: str,
     others: Collection[str] = (),
 ) -> Iterator[str]:
-    """Yield how the new commands differ from the old commands with the values of a fix.
+    """Yield unexpected differences between the commands before and after a fix.
 
     `changed`: the fix target of each command to fix, by number (from 0), for `version`. For each of
     `others`, arguments that the fix does not set must be unchanged, too.
@@ -376,8 +375,7 @@ def _without_fixed(data: Mapping[Any, Any], fix: FixTarget) -> dict[Any, Any]:
 
 
 def role_data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
-    """Yield the differences in the shared part and in each role of a recipe, except in values that
-    a fix sets."""
+    """Yield differences in a recipe's shared part and roles, except in values that a fix sets."""
     yield from data_differences(without(old, ("roles",)), without(new, ("roles",)), fix)
     roles, others = (recipe.get("roles") or {} for recipe in (old, new))
     if list(roles) != list(others):
@@ -390,8 +388,8 @@ def role_data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
 def composition_differences(
     old: Mapping[str, Any], new: Mapping[str, Any], fix: FixTarget
 ) -> Iterator[str]:
-    """Yield how a composed recipe, groups included, differs from the old recipe with the values of
-    a fix."""
+    """Yield unexpected differences between composed recipes (with groups) before and after a
+    fix."""
     explicit: dict[str, list[Any]] = {}
     for name, value in (new.get("args") or {}).items():
         if value is not None:
@@ -444,8 +442,8 @@ def yaml_differences(
 ) -> Iterator[str]:
     """Yield differences of YAML: scalars on untouched lines must keep their order, text and depth.
 
-    `more`: number of additional scalars allowed. A quoted or plain scalar over several lines is
-    untouched only if all its lines are.
+    `more`: number of additional scalars allowed. A scalar over several lines is untouched if all
+    its lines are.
     """
     try:
         old = list(_scalars(before))
@@ -502,8 +500,7 @@ def require_no_differences(
 def save_texts(
     verb: str, what: Sequence[str], before: str, after: str, hidden: Iterable[str]
 ) -> Path | None:
-    """Save both texts in a file that only this user can read, and return its path; None if that
-    fails."""
+    """Save both texts in a private file; return its path, or None on failure."""
     path = speclaunch_home() / f"crash-{verb}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     listed = "\n".join(f"- {line}" for line in what)
     text = f"{verb}\n{listed}\n\n--- before\n{before}\n--- after\n{after}\n"

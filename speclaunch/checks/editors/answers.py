@@ -440,8 +440,7 @@ def _change(uri: str, version: int | None, edits: Sequence[TextEdit]) -> Workspa
 
 
 def _meant(checked: CheckedDocument, diagnostic: Diagnostic) -> ReportedFinding | None:
-    """Return a diagnostic's finding: by number if that still matches, else by message; None if
-    gone."""
+    """Return a diagnostic's finding (by number if it still matches, else by message), or None."""
     data = diagnostic.data
     number = data.get("number") if isinstance(data, Mapping) else None
     several = checked.found
@@ -544,8 +543,7 @@ def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
 def _candidates(
     checked: CheckedDocument, finding: Finding, lines: Sequence[str], comment: str
 ) -> Iterator[tuple[int, str]]:
-    """Yield possible positions of a comment: a line, and the text to append to it (begins with a
-    space) or to insert above it."""
+    """Yield candidate lines, each with the text to append (begins with a space) or insert above."""
     line = finding.place.line
     text = lines[line - 1]
     extents = (extent for extent, _ in checked.commands)

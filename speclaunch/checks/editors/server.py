@@ -233,8 +233,7 @@ class Server(LanguageServer):
         return found[1] if found is not None else CheckedDocument(_path(document.uri))
 
     async def current(self, document: TextDocument) -> CheckedDocument | None:
-        """Return the result of the current text, checked if necessary; None if the document is not
-        open."""
+        """Return the result for the current text, checking it if needed; None if no longer open."""
         found = self.checked.get(document.uri)
         if found is not None and found[0] == document.version:
             return found[1]

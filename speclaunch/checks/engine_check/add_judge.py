@@ -182,8 +182,7 @@ def _finish(
     *,
     light: bool,
 ) -> AddedJudge:
-    """Store a new judge and its folder, replacing an older judge, and return the judge. Raises
-    LaunchError."""
+    """Store and return a new judge and its folder, replacing an older judge. Raises LaunchError."""
     site = place / SITE
     if source is None and first.version != name:
         raise LaunchError(f"the wheel of SGLang {name} contains version {first.version}")

@@ -1,5 +1,4 @@
-"""Judge of a release: start the worker, place a question's files, exchange lines, end the
-worker."""
+"""Judge of a release: its worker process, the files of a question, and the exchange of lines."""
 
 from __future__ import annotations
 

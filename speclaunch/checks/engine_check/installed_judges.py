@@ -172,8 +172,7 @@ def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
 
 
 def find_added_judge(version: str | None, python: Path | None) -> EngineJudge | None:
-    """Return the judge that was added for a version, or None; an interpreter's own judge is
-    ignored."""
+    """Return the judge added for a version, or None; an interpreter's own judge is ignored."""
     is_added = python is None and any(
         version in (added.release, added.name) for added in added_judges()
     )

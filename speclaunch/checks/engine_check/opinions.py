@@ -184,8 +184,8 @@ def _single_line(text: str) -> str:
 
 
 def is_named_in(name: str, words: str) -> bool:
-    """True if the engine's text names an argument; False for names of one word, which may be
-    prose."""
+    """True if the engine's text names the argument; one-word names may be prose and are
+    excluded."""
     if "_" not in name:
         return False
     text = words.lower().replace("--", " ").replace("-", "_")

@@ -217,8 +217,7 @@ def read_baseline(path: Path) -> dict[str, KnownFinding]:
 
 
 def write_baseline(path: Path, findings: Iterable[Finding], covered: Covered) -> int:
-    """Write the findings of a lint and the old entries of other paths; return the number of
-    entries.
+    """Write a lint's findings and the old entries of other paths; return the number of entries.
 
     The file is written atomically. Raises InputError.
     """

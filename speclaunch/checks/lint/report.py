@@ -188,8 +188,7 @@ class ReportedFinding(Struct, frozen=True):
 
 
 def for_versions(finding: Finding, engines: Sequence[str]) -> str:
-    """Return the message of a finding that is shown next to the versions `engines` (empty:
-    none)."""
+    """Return the message of a finding that is shown with the versions `engines` (empty: none)."""
     version = f"SGLang {finding.engine} "
     message = (
         finding.message.removeprefix(f"{version}refuses this: ") if engines else finding.message

@@ -56,8 +56,7 @@ if TYPE_CHECKING:
 
 
 MOST_COMPARED = 200
-"""Maximum number of deployments with errors that are compared with other releases, per file
-part."""
+"""Maximum number of deployments with errors per file part to compare with other releases."""
 
 
 def check(file: LintedFile, options: Options) -> CheckedFile:

@@ -281,8 +281,7 @@ class Imported(Struct, frozen=True):
 def to_deployment(
     source: Invocation, name: str, version: str | None = None, default: str | None = None
 ) -> Imported:
-    """Return a command as a recipe, parsed with `version`, else its image's release, else
-    `default`.
+    """Return a command as a recipe, parsed with `version`, its image's release, or `default`.
 
     The default is the newest release, or an older release that accepts the arguments.
     """

@@ -316,8 +316,7 @@ _YAML_START = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|(?:apiVersion|kind|se
 
 
 def read_markdown(document: Document) -> Reading:
-    """Return the server commands in the code of a document, reading each block as a script or
-    file."""
+    """Return the server commands in a document's code; each block is read as a script or file."""
     reader = _Reader(document)
     for block in blocks(document):
         reader.read(block)

@@ -421,7 +421,7 @@ Parts = tuple[Part, ...]
 
 
 class TooMany(Exception):
-    """Expansion of more than `MAX_WORDS` words."""
+    """Expansion to more than `MAX_WORDS` words."""
 
 
 def expand_braces(parts: Parts) -> list[Parts]:

@@ -415,7 +415,7 @@ class ShellScope(Struct):
 
     @contextmanager
     def filled(self, condition: str) -> Iterator[None]:
-        """Inside the context, make variables unknown that are empty and tested by a condition.
+        """Inside the context, mark empty variables that a condition tests as unknown.
 
         A branch under `[ -n "$X" ]` runs only if the environment sets X to a text.
         """

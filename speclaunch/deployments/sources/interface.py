@@ -43,7 +43,7 @@ READ = lazy(
 OTHERS_INSTEAD = "; another branch may add different arguments"
 ANOTHER_WAY = "; another branch may run it differently"
 DIFFERS = "it depends on a condition"
-"""Ending of a token's condition, or of its `why`, if other branches have different tokens."""
+"""End of a token's condition, or start of its `why`, if other branches have different tokens."""
 
 _NOTHING: Mapping[str, Word] = MappingProxyType({})
 
@@ -67,8 +67,8 @@ class Word(Struct, frozen=True):
     `text` is the token after quote removal and expansion. If `evaluated` is False, the parts that
     could not be evaluated are unchanged (`${BASE}/model`, without quotes). `place` is the place of
     the text. For a token from a variable or an array, `place` is inside the assignment, and
-    `used_at` is the place that expands it. `why` states the unevaluated part. For an evaluated
-    token it states the assumption.
+    `used_at` is the place that expands it. `why` is the reason for an unevaluated part or, for an
+    evaluated token, its assumption.
     """
 
     text: str
@@ -168,7 +168,7 @@ class Invocation(Struct, frozen=True):
     refused: tuple[Problem, ...] = ()
     """Values that the engine rejects before its parser runs."""
     hardware: str | None = None
-    """GPUs that the file assigns to it, in the form of `--hardware`."""
+    """GPUs that the file assigns to it, in the format of `--hardware`."""
     directory: str | None = None
     """Directory to which its script changes first (`cd`), relative to the starting directory."""
     read_only: str | None = None

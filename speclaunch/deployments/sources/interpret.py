@@ -344,7 +344,7 @@ class ScriptReader(ReadingBuilder):
                 before = self.scope.positional
                 if node.variable is not None:
                     shown = ", ".join(item.text for item in items[:8])
-                    several = f"it takes several values in a loop ({shown})"
+                    several = f"it has several values in a loop ({shown})"
                     value = Value(branch.label, why=several if items else "a loop sets it")
                     self.scope.set(node.variable, value)
                 self._conditions.append(Dropped(branch.label.text, branch.label.place, why))
@@ -561,8 +561,8 @@ class ScriptReader(ReadingBuilder):
             before = node.span.source.text[: node.span.start].rpartition("\n")[0]
             line = before.rpartition("\n")[2]
             why = "a comment" if "#" in line else "a line without a `\\` at its very end"
-            help_ = f"{why} ended the command; the shell runs this line as a separate command"
-            message = "this is not part of the command above"
+            help_ = f"join this line to the command above: {why} ended the command"
+            message = "the shell runs this line as a separate command"
             self.problems.append(Problem(message, node.span.place, help_))
             return True
         self._fragment.extend(self.expander.words(node.words))

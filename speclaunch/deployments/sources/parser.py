@@ -76,7 +76,7 @@ def parse(source: SourceText, *, strict: bool = False) -> Script:
 
 
 def quoted_text(body: SourceSpan) -> ShellWord | None:
-    """Parse a text in which only ``$``, backticks and escapes count, as in a here-document.
+    """Parse a text in which only ``$``, backticks and escapes are special, as in a here-document.
 
     Return None if it contains an unclosed expansion.
     """
@@ -193,9 +193,8 @@ class _Parser(Lexer):
         takes_arrays = not words or words[0].plain in _TAKE_ARRAYS
         if glued and takes_arrays and self.text[at - 1] == "=":  # bash accepts it, and may complain
             return
-        raise UnreadableCommandError(
-            Problem("syntax error near the unexpected `(`", self.source.place(at)), at, by_line=True
-        )
+        problem = Problem("syntax error near unexpected token `(`", self.source.place(at))
+        raise UnreadableCommandError(problem, at, by_line=True)
 
     def _process_substitution(self) -> ShellWord:
         start = self.pos
@@ -324,7 +323,7 @@ class _Parser(Lexer):
         quote = _QUOTE.search(self.text, start, end)
         if error.at >= end and quote is not None:
             problem = replace(problem, place=self.source.place(quote.start()))
-        help_ = "this command is skipped; the rest of the file is read"
+        help_ = "correct this command, which is skipped; the rest of the file is read"
         self.unread.append(replace(problem, help=help_))
 
     def _ending(self, node: Node) -> None:

@@ -125,7 +125,8 @@ Steps = tuple[tuple[str, Entries], ...]
 
 
 class Site(Struct, frozen=True):
-    """Container that runs servers or routers: `steps` lead from its object to it."""
+    """Container that runs servers or routers; `steps` are the mappings that contain it, in
+    order."""
 
     root: yaml.Node
     steps: Steps
@@ -211,7 +212,7 @@ def _role(role: yaml.Node, shared: Shared, document: Document) -> yaml.Node:
 
 
 def _template(keys: Entries, shared: Shared, document: Document) -> yaml.Node | None:
-    """Return the template of a role or pattern, its own or a patched shared one, or None."""
+    """Return the template of a role or pattern: its own, or a patched shared template, or None."""
     own = keys.get("template")
     if own is not None:
         return own

@@ -35,7 +35,7 @@ AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Definitions:
-    """Top-level definitions of a program; `evaluator` uses the module's values."""
+    """Top-level definitions of a program; `evaluator` returns a PythonEvaluator of the module."""
 
     def __init__(self, tree: ast.Module, evaluator: Callable[[], PythonEvaluator]) -> None:
         self._evaluator = evaluator

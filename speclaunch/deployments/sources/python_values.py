@@ -247,7 +247,7 @@ class PythonList(Struct):
 
 
 class PythonTable(Struct):
-    """Dictionary with text keys; `rest` contains its other contents."""
+    """Dictionary with text keys; `rest` contains placeholders for its unknown entries."""
 
     entries: dict[str, tuple[PythonText, PythonValue]] = {}
     rest: list[PythonText] = []
@@ -566,7 +566,7 @@ class PythonEvaluator:
 
 
 def under(text: PythonText, line: int) -> PythonText:
-    """Return the text under the condition of a line."""
+    """Return the text, marked with the condition of a line."""
     condition = f"only under the condition of line {line}"
     pieces = tuple(replace(piece, condition=piece.condition or condition) for piece in text.pieces)
     return replace(text, pieces=pieces)

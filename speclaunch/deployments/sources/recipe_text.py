@@ -184,7 +184,7 @@ def _option(group: str, name: str) -> dict[str, Any]:
 
 
 def filled_in(text: str) -> str:
-    """Replace each open value with an unset variable: it is then unknown, not missing."""
+    """Replace each open value with an unset variable, which makes it unknown instead of missing."""
     return _OPEN.sub("${oc.env:SPECLAUNCH_OPEN}", text)
 
 

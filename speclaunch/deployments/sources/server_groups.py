@@ -137,7 +137,7 @@ Option = tuple[str, Word, Sequence[Word]]
 
 
 def read_router(command: RouterCommand, pod: Pod | None = None) -> Router:
-    """Read a router's command; `pod` runs it."""
+    """Return the router that a command starts in `pod`."""
     upstreams: list[Upstream] = []
     options: dict[str, Setting] = {}
     late: list[Word] = []

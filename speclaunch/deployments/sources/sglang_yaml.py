@@ -41,8 +41,8 @@ def read_sglang_yaml(text: str, shown: str, version: str | None = None) -> Readi
 def looks_like(root: yaml.Node) -> bool:
     """True if a mapping looks like arguments of the server.
 
-    Only complete names of any release count: `image` abbreviates a flag but is common in YAML. The
-    engine accepts no mapping below an unknown key (`resources:`).
+    Only complete names of any release are recognized: `image` abbreviates a flag but is common in
+    YAML. The engine accepts no mapping below an unknown key (`resources:`).
     """
     pairs = nodes.pairs(root)
     known = catalogue.load("newest")
@@ -71,7 +71,7 @@ def read_root(root: yaml.Node, document: Document, version: str | None = None) -
             arguments.problem(
                 f"`{key}` appears twice: the engine silently uses the last value",
                 node,
-                f"the first is on line {seen[key].start_mark.line + 1}",
+                f"remove one; the first is on line {seen[key].start_mark.line + 1}",
             )
         seen[key] = node
         values[key] = (values[key][0] if key in values else node, value)

@@ -179,7 +179,7 @@ Node: TypeAlias = Simple | Compound | Function
 
 
 class Script(Struct):
-    """Parsed script and its comments (their offsets, in order)."""
+    """Parsed script, with the spans of its comments in order."""
 
     source: SourceText
     nodes: tuple[Node, ...]
@@ -280,7 +280,7 @@ class Lexer:
     def slip(self, what: str, at: int) -> None:
         """Record a syntax error of a script and continue."""
         if self.strict:
-            help_ = "bash runs nothing after this error"
+            help_ = "correct it; bash runs nothing after this error"
             self.slips.append(Problem(f"syntax error: {what}", self.source.place(at), help_))
 
     def enter(self, at: int) -> None:

@@ -1,4 +1,4 @@
-"""slime's server commands: SGLang arguments as `--sglang-…` options, and those slime sets itself.
+"""slime's server commands: SGLang's `--sglang-…` arguments, and those that slime sets itself.
 
 slime's parser lacks most of the arguments that it sets for its engines and silently ignores unknown
 options. slime overwrites the values of the remaining arguments. Sources: slime (THUDM/slime at

@@ -42,7 +42,7 @@ class Document:
         self.text = text.replace("\r\n", "\n")
         self.shown = shown
         self.lenient = lenient
-        """True for a document or template for readers, which no shell gets unchanged."""
+        """True for a document or a template, which no shell gets unchanged."""
         self._lines: list[int] | None = None
         self._work = 0
         self._parent: Document | None = None
@@ -269,7 +269,7 @@ _QUOTES = str.maketrans("\"'", "  ")
 def joined(pieces: Iterable[WordPiece | SourceText], document: Document) -> SourceText:
     """Join pieces into one source, for a script inside a word.
 
-    Quotes in an unknown piece become blanks: they must not end a word of the script.
+    Quotes in an unknown piece become blanks, because they must not end a word of the script.
     """
     builder = SourceBuilder(document)
     unknown: list[tuple[int, WordPiece]] = []

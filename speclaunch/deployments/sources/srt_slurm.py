@@ -1,4 +1,4 @@
-"""Read NVIDIA's srt-slurm recipes: `backend.sglang_config` has SGLang's arguments for each role.
+"""Read NVIDIA's srt-slurm recipes, with SGLang's arguments by role in `backend.sglang_config`.
 
 Sources (NVIDIA/srt-slurm at c88ef73):
 - src/srtctl/backends/sglang.py creates the command. `_` becomes `-`, true becomes a flag, false and

@@ -79,9 +79,9 @@ class Masks:
         return self._texts[number] if number < len(self._texts) else mark
 
     def reading(self, reading: Reading, unknown: Callable[[Word], str | None]) -> Reading:
-        """Return a reading with its original texts.
+        """Return a reading with placeholders replaced by the original text.
 
-        `unknown` returns why a word without a placeholder is unknown.
+        `unknown` returns the reason why a word without a placeholder is unknown, or None.
         """
         shown = tuple(self._invocation(found, unknown) for found in reading.invocations)
         return replace(reading, invocations=shown)
@@ -197,7 +197,7 @@ class _Masked:
         return True
 
     def reading(self, reading: Reading, document: Document) -> Reading:
-        """Return a reading with the template's original texts."""
+        """Return a reading with placeholders replaced by the template's text."""
 
         def path_at(place: Place) -> Path:
             offset = document.offset(place.line - 1, place.column - 1)
@@ -220,7 +220,7 @@ class _Masked:
 def _is_continued(text: str, at: int, before: bool) -> bool:
     """True if the previous line continues on the line of `at`.
 
-    `before` is the result for the previous mark's line, returned again if that line is a mark.
+    `before`: the result for the previous mark, returned if the previous line is a mark.
     """
     end = max(text.rfind("\n", 0, at), 0)
     above = text[text.rfind("\n", 0, end) + 1 : end].strip()

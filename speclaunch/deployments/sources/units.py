@@ -1,4 +1,4 @@
-"""Read the lines of a systemd unit that differ from a script's: its environment and programs."""
+"""Read the lines of a systemd unit that a shell would misread: its environment and programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPEN = lazy(r"[\\%]")
 def read_settings(
     nodes: Sequence[Node], scope: ShellScope
 ) -> tuple[Sequence[Node], Sequence[Dropped]]:
-    """Return a unit's programs as commands, and its unread files; unchanged nodes if it is no unit.
+    """Return a unit's programs as commands, and its unread files; `nodes` if it is not a unit.
 
     `scope` gets the variables of ``Environment=``, which apply to all programs in any order.
     """

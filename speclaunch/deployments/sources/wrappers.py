@@ -405,7 +405,7 @@ _GPUS = lazy(r"(?P<name>[A-Za-z][\w.-]*?)(?P<memory>[:-]\d+GB)?(?::(?P<count>\d+
 
 
 def declared(label: str | None) -> str | None:
-    """Return GPUs in the form of `--hardware`; None unless all are one known GPU type."""
+    """Return GPUs in the format of `--hardware`; None unless all are of one known type."""
     found = _GPUS.match(label.strip()) if label else None
     if found is None:
         return None

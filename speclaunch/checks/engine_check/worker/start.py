@@ -8,8 +8,7 @@ NAME = "speclaunch_judge_worker"
 
 
 def main() -> None:
-    """Run the package. Its modules are not importable by plain name, which other packages may
-    use."""
+    """Run the package. Its modules have no plain names, which other packages may use."""
     folder = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]
     spec = importlib.util.spec_from_file_location(

@@ -163,8 +163,7 @@ def refusal(error: BaseException, stage: str) -> dict[str, Any]:
 
 
 def place(error: BaseException) -> dict[str, Any]:
-    """Return the file, line number and text of the deepest frame within sglang, else of the last
-    frame."""
+    """Return the file, line and text of the deepest frame in sglang, else of the last frame."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "/sglang/" in frame.filename][-1:] or frames[-1:]
     if not ours:
