@@ -74,7 +74,7 @@ def fixed_commands(
 ) -> str:
     """Return the text with a proven fix for some of its commands.
 
-    `file`: None for standard input. `others`: further versions for which nothing else may change.
+    `file`: None for standard input. `others`: further versions in which nothing else may change.
     Raises NotFixableError.
     """
     reading = _read(text, shown, file)

@@ -301,7 +301,7 @@ class CallKeywords(EditablePlaces):
             yield [[edit] for edit in _added(self._text, self._call, written)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:  # noqa: ARG002
-        """Return a way without edits: a call sets no variables."""
+        """Return a way without edits, because a call sets no variables."""
         return [[]]
 
 

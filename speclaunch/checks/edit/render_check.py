@@ -387,7 +387,7 @@ def _name(finding: Finding, request: Request) -> str | None:
 
 
 def _place_in_recipe(finding: Finding, request: Request, own: Request) -> Place:
-    """Return the recipe's place of the value at the finding's place."""
+    """Return the place in the recipe of the value that a finding is about."""
     name = _name(finding, request)
     mine = {**own.values, **own.env}
     return mine[name].place if name in mine else own.place

@@ -70,7 +70,7 @@ ANYTHING = object()
 
 
 class Difference(Struct, frozen=True):
-    """Name whose value differs from the old or expected value; MISSING if it has none."""
+    """Name whose value differs from the old or expected value (`MISSING`: no value)."""
 
     name: Any
     before: Any

@@ -19,7 +19,7 @@ from speclaunch.deployments import Document, nodes
 
 _PLAIN = lazy(r"-{0,2}[A-Za-z0-9_./][A-Za-z0-9_./@+=%-]*\Z")
 _VALUE = lazy(r"\s*:(?P<blank>[ \t]*)(?P<value>.*?)(?P<rest>[ \t]+#.*|[ \t]*)\Z")
-"""The rest of a line after a key."""
+"""Text of a line after a key."""
 _ALIAS = lazy(r"\*[^\s,\]}]+")
 
 

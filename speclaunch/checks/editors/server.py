@@ -45,7 +45,7 @@ from speclaunch.core import InputError, SpeclaunchError
 MAX_MESSAGE_BYTES = 32 << 20
 """Maximum message size, enough for an escaped document of 10 MiB."""
 _MAX_SKIPPED_BYTES = 1 << 30
-"""Longest body that is skipped by its length; otherwise the next header is searched immediately."""
+"""Longest body that is skipped by its length; a longer body is searched for the next header."""
 _LINE_BYTES = 1 << 16
 _CHUNK = 1 << 20
 SKIPPED = "speclaunch/skippedMessage"
@@ -233,7 +233,7 @@ class Server(LanguageServer):
         return found[1] if found is not None else CheckedDocument(_path(document.uri))
 
     async def current(self, document: TextDocument) -> CheckedDocument | None:
-        """Return the result for the current text, checking it if needed; None if no longer open."""
+        """Return the result for the current text, checking it if needed; None if it was closed."""
         found = self.checked.get(document.uri)
         if found is not None and found[0] == document.version:
             return found[1]

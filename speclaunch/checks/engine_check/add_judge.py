@@ -488,6 +488,6 @@ def leave_out(site: Path, loaded: Collection[str]) -> None:
 
 
 def base_python() -> Path:
-    """Return speclaunch's base interpreter; its virtual environment may be removed later."""
+    """Return speclaunch's base interpreter, because a virtual environment may be removed later."""
     base: Any = getattr(sys, "_base_executable", None)
     return Path(os.path.realpath(base or sys.executable))

@@ -171,7 +171,7 @@ _SLACK_S = 5.0
 MEMORY = 2 << 30
 """Bytes of memory that a question may use in addition to the loaded release."""
 LONGEST = 1 << 20
-"""Maximum characters of a command: Linux limits commands to 2 MiB, including variables."""
+"""Maximum characters of a command; Linux limits commands with their variables to 2 MiB."""
 _RESTARTS = 5
 """Maximum number of worker restarts within one `ask`."""
 _MODEL = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
@@ -302,7 +302,7 @@ class EngineJudge:
             return self._no_verdict(f"the judge cannot be used here: {error}")
 
     def _leave_to_parent(self) -> None:
-        """Drop the worker and the files in a fork: they belong to the parent process."""
+        """Drop the worker and the files in a fork, because they belong to the parent process."""
         self._process, self._lock = os.getpid(), Lock()
         self._worker, self._folder, self._others = None, None, {}
 

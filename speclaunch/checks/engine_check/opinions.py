@@ -204,7 +204,7 @@ def _named(units: Sequence[Unit], refused: Sequence[Unit], words: str) -> tuple[
 
 
 def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
-    """Return the units that the engine names, in its order; then the others in theirs."""
+    """Sort the units by their position in the engine's message; those not named come last."""
     text = words.lower().replace("-", "_")
 
     def position(unit: Unit) -> int:
@@ -218,7 +218,8 @@ def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
 UnitSet = frozenset[int]
 """Indices of the units that remain in a command."""
 Search = Generator[list[UnitSet], list[bool], UnitSet]
-"""Generator that yields lists of sets and receives, for each, True if its refusal is the same."""
+"""Generator that yields lists of sets and receives, for each set, True if it is refused in the same
+way."""
 _MOST_ROUNDS = 12
 """Maximum number of batches, after which the current set is the result."""
 

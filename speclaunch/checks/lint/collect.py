@@ -181,7 +181,7 @@ def read_elsewhere(findings: Iterable[Finding], path: str) -> list[Ignore]:
 
 @reads.cached(1024)
 def _with_comments(path: str) -> str:
-    """Return the text of a file that may contain ignore comments; empty if it cannot."""
+    """Return the text of a file that may contain ignore comments; empty for other files."""
     try:
         text = reads.read_text(path)
     except (OSError, ValueError):  # its findings are reported
@@ -223,7 +223,7 @@ class LintedFile(Struct, frozen=True):
 def read_found(
     found: FoundFile, stdin: bytes = b"", config_dirs: Sequence[Path] = ()
 ) -> LintedFile | None:
-    """Return one file with its deployments; None if it has none and was not named."""
+    """Return one file with its deployments; None if it has none and the user did not name it."""
     if found.is_unread:
         return LintedFile(found.path, not_read=True)
     if found.path == STDIN:

@@ -107,9 +107,9 @@ def find_files(
 
     A lock is left out if its recipe is also read, because the recipe's check includes it.
 
-    Below a directory, files must mention a server and not be excluded. With `only_deployments`,
-    named files are filtered in the same way, but without Git's ignores, for tools that pass every
-    changed file.
+    Below a directory, files must mention a server and must not be excluded. With
+    `only_deployments`, named files are filtered in the same way, but without Git's ignores, for
+    tools that pass every changed file.
     """
     for found in _found(paths, left_out, only_deployments=only_deployments):
         if not (found.path.endswith(".lock.yaml") and _is_with_recipe(found, paths)):
@@ -162,7 +162,7 @@ def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
 
 
 def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
-    """Yield a file found below a directory, if its kind is read and it mentions a server.
+    """Yield a file found below a directory, if it mentions a server and a reader supports it.
 
     A link is followed only if its target is below `root`, so a repository cannot direct reports or
     fixes to files outside it.

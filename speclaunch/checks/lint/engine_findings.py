@@ -189,8 +189,8 @@ def _taken(
     rules: Sequence[Rule],
 ) -> tuple[frozenset[_Key], str, str] | None:
     """Return the errors that all releases report, and the first and last release of the newest
-    range that reports no others. None if every error is in all releases, or there is no such range.
-    """
+    range that reports no other errors. None if every error is in all releases, or there is no such
+    range."""
 
     @cache
     def refused(version: str) -> frozenset[Place]:

@@ -107,7 +107,8 @@ def _real(folder: Path) -> Path:
 
 
 def _entry(recipe: str, chosen: str) -> Place:
-    """Return the place where a recipe's `defaults` choose an option, else where they begin."""
+    """Return the place where a recipe's `defaults` choose an option, else the place of
+    `defaults`."""
     try:
         source = read_source(reads.resolve(Path(recipe)), recipe)
     except SpeclaunchError:  # it was read before

@@ -304,8 +304,7 @@ def _numbered(
 
 
 def path_from(path: str, base: str) -> str:
-    """Return a path relative to the absolute directory `base` if it is below it, with forward
-    slashes."""
+    """Return a path with forward slashes, relative to the absolute directory `base` if below it."""
     if path == COMMAND_LINE:
         return path
     absolute = os.path.abspath(path)  # noqa: PTH100

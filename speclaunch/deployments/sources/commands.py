@@ -177,7 +177,7 @@ def _without_option(word: Field, before: Sequence[Field]) -> Field:
 
 
 def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
-    """Move X in ``docker run --entrypoint X IMAGE args`` after IMAGE: Docker runs ``X args``."""
+    """Move X in ``docker run --entrypoint X IMAGE args`` after IMAGE, as Docker runs ``X args``."""
     if not any(word.text.startswith("--entrypoint") for word in words):
         return words
     wrapping = read_wrappers(words)

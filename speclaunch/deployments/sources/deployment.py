@@ -243,7 +243,7 @@ class Imported(Struct, frozen=True):
     remarks: tuple[str, ...]
     """Parts that were omitted or could not be evaluated, with their places."""
     problems: tuple[Problem, ...] = ()
-    """Arguments that no version accepts, or only versions other than the requested version."""
+    """Arguments that the requested version, or every version, rejects."""
     assumed: tuple[Problem, ...] = ()
     """Assumptions of the recipe.
 

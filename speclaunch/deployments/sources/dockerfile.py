@@ -1,9 +1,9 @@
 """Read the servers that a Dockerfile starts with ``ENTRYPOINT``, ``CMD`` and ``RUN``.
 
-Follows Docker. An entrypoint in exec form gets the tokens of ``CMD``; an entrypoint in shell form
-does not. A stage inherits the settings of the stage that it builds on. Docker itself substitutes
-``ENV`` and ``ARG`` in ``FROM``, ``ENV`` and ``ARG``. In a shell form, the shell substitutes them.
-In an exec form, nothing does.
+The rules are Docker's. An entrypoint in exec form gets the tokens of ``CMD``; an entrypoint in
+shell form does not. A stage inherits the settings of the stage that it builds on. Docker itself
+substitutes ``ENV`` and ``ARG`` in ``FROM``, ``ENV`` and ``ARG``. In a shell form, the shell
+substitutes them. In an exec form, nothing does.
 
 Instructions are parsed as in BuildKit (frontend/dockerfile/parser). A line continues after the
 escape character; comments and empty lines between continued lines are skipped. A list of JSON
@@ -222,7 +222,7 @@ class BuildStage(Struct):
     has_shell: bool = True
     """True if shell forms run in a shell with sh syntax."""
     echoed: tuple[tuple[str, SourceText], ...] = ()
-    """Names and texts of the scripts that its ``RUN echo '…' > FILE`` write."""
+    """Names and texts of the scripts that ``RUN echo '…' > FILE`` writes."""
 
     def at_run(self) -> ShellScope:
         """Return the variables at run time, which exclude ``ARG``."""

@@ -47,7 +47,7 @@ class BlockKind(StrEnum):
     """Declared contents of a block."""
 
     SCRIPT = "script"
-    """Shell script: its unreadable parts are reported."""
+    """Shell script, whose unreadable parts are reported."""
     TEXT = "text"
     """Text that may be commands, or the output of a command."""
     YAML = "yaml"

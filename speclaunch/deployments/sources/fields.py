@@ -396,7 +396,7 @@ class ShellScope(Struct):
 
     @contextmanager
     def isolated(self) -> Iterator[dict[str, Value | None]]:
-        """Undo changes at the end of the context and leave them in the yielded mapping."""
+        """Undo changes at the end of the context; the yielded mapping then contains them."""
         journal: dict[str, Value | None] = {}
         changes: dict[str, Value | None] = {}
         saved = self.positional, self.export_all

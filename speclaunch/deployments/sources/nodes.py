@@ -36,7 +36,7 @@ class StringDocument(Document):
         return self._source.place(at, at + length)
 
     def note_comment(self, start: int, end: int) -> None:
-        """Ignore a comment: no shell reads the file."""
+        """Ignore a comment, because no shell reads the file."""
 
 
 def load(document: Document) -> list[yaml.Node]:

@@ -53,7 +53,7 @@ _QUOTE = lazy("[\"'`]")
 _COST_OF_GIVING_UP = 500
 """Cost of an unreadable command.
 
-Each attempt may read the rest of the file: a file with many errors would take too long.
+Each attempt may read the remaining file, so a file with many errors would take too long.
 """
 _COPROCESS_NAME = lazy(r"[ \t]+\w+(?=[ \t]+[({])")
 _WORD_START = lazy(r"[^\s;&|()<>#]")

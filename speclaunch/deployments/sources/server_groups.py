@@ -61,7 +61,7 @@ class Owner(Struct, frozen=True):
     names: frozenset[str] = frozenset()
     labels: Mapping[str, str] = {}
     restart: Setting | None = None
-    """Effect on the group if one of its pods restarts; None if its pods decide."""
+    """Effect on the group if one of its pods restarts; None if the pods' restart policy decides."""
 
 
 class Member(Struct, frozen=True):

@@ -48,7 +48,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def list_like(self) -> bool:
-        """True for ``$@`` and ``${A[@]}``: they expand to any number of words, even in quotes."""
+        """True for ``$@`` and ``${A[@]}``, which expand to any number of words, even in quotes."""
         return self.prefix != "#" and (self.name == "@" or self.index == "@")
 
 

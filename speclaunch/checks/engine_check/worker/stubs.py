@@ -186,7 +186,7 @@ class StandInDistribution(importlib.metadata.Distribution):
         return self._text if filename == "METADATA" else None
 
     def locate_file(self, path: Any) -> Any:
-        """Return the path unchanged: there are no files."""
+        """Return the path unchanged, because there are no files."""
         return path
 
 
