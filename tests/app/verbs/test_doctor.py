@@ -9,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,10 +115,8 @@ def test_a_new_machine_is_not_red(fresh: dict[str, str]) -> None:
     assert (cpu["state"], cpu["fix"]) == ("note", "speclaunch engine install cpu")
 
 
-def test_it_leaves_nothing_behind_and_is_quick(fresh: dict[str, str]) -> None:
-    begun = time.monotonic()
+def test_it_leaves_nothing_behind(fresh: dict[str, str]) -> None:
     assert doctor(**fresh).returncode == 0
-    assert time.monotonic() - begun < 30  # about one second on a machine that is not busy
     assert not Path(fresh["HOME"]).exists()
 
 
@@ -267,9 +264,7 @@ def test_an_interpreter_that_hangs(tmp_path: Path, fresh: dict[str, str]) -> Non
     program.parent.mkdir()
     program.write_text("#!/bin/sh\nsleep 48.15\n")
     program.chmod(0o755)
-    begun = time.monotonic()
     found = document("recipe=ngram_qwen7b", f"engine.python={tmp_path}", **fresh)
-    assert time.monotonic() - begun < 40
     (line,) = checks(found, "engine")
     assert line["state"] == "unknown"
     left = subprocess.run(["pgrep", "-f", "sleep 48.15"], capture_output=True, check=False)
