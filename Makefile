@@ -31,9 +31,9 @@ run: $(BIN)/.ready ## Launch a recipe (RECIPE=cpu_ngram) on the CPU engine and c
 	@$(INSTALL)
 	@$(BIN)/speclaunch recipe=$(RECIPE) --smoke
 
-# LINT=1: lint as well, at the same time. TESTS_PART=3: another part of each campaign.
+# LINT=1: lint as well, at the same time (make itself sets LINT to a word). TESTS_PART=3: another part of each campaign.
 test: $(BIN)/.ready ## What a change must pass: fast tests, a tenth of each campaign, the engine's core.
-	$(TESTS) --sample --beside "engine install=$(INSTALL)" $(if $(LINT),--beside "lint=make lint") $(PARALLEL)
+	$(TESTS) --sample --beside "engine install=$(INSTALL)" $(if $(filter 1,$(LINT)),--beside "lint=make lint") $(PARALLEL)
 
 test-all: $(BIN)/.ready ## All tests, resumed where a run of the same tree ended; for releases.
 	$(BIN)/python tools/test_all.py -q --beside "engine install=$(INSTALL)" $(PARALLEL)
