@@ -288,21 +288,20 @@ def _grounded(
 ) -> Finding:
     if not grounds:
         return finding
-    sources, is_doubted = [], False
+    sources: list[tuple[str, object]] = []
+    is_doubted = False
     for checkpoint in grounds:
-        if _key(finding) in certain.get(checkpoint.name, ()):
-            sources.append(
-                f"{checkpoint.name}: {checkpoint.origin and checkpoint.origin.stated_in}"
-            )
+        origin = checkpoint.origin
+        if origin is not None and _key(finding) in certain.get(checkpoint.name, ()):
+            sources.append((checkpoint.name, origin.stated_in))
         else:
-            sources.append(f"{checkpoint.name}: {checkpoint.origin}")
-            is_doubted = is_doubted or (
-                checkpoint.origin is not None and checkpoint.origin.doubt is not None
-            )
-    origins = "; ".join(sources)
+            sources.append((checkpoint.name, origin))
+            is_doubted = is_doubted or (origin is not None and origin.doubt is not None)
     if is_doubted:
-        why = f"uncertain: it depends on {origins}. If so: {finding.why}"
+        facts = " and ".join(f"{name} ({source})" for name, source in sources)
+        why = f"{finding.why}. Uncertain: based on {facts}".removeprefix(". ")
         return replace(finding, why=why, severity=Severity.WARNING)
+    origins = "; ".join(f"{name}: {source}" for name, source in sources)
     return replace(finding, why=f"{finding.why} ({origins})".lstrip())
 
 
