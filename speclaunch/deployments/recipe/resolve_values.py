@@ -20,6 +20,7 @@ Source: omegaconf 2.3, grammar/OmegaConfGrammarLexer.g4 (texts and numbers), bas
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -271,6 +272,8 @@ def register_resolvers() -> None:
     """Register speclaunch's resolvers. `${cpu_model:cycle}` is a tiny model's directory."""
     from omegaconf import OmegaConf  # noqa: PLC0415
 
+    # `${oc.env:NAME,}` has an empty default, as intended
+    warnings.filterwarnings("ignore", "In the sequence .* some elements are missing", UserWarning)
     if not OmegaConf.has_resolver("cpu_model"):
         OmegaConf.register_new_resolver("cpu_model", _cpu_model)
         for name, resolver in RESOLVERS.items():
