@@ -147,6 +147,8 @@ def with_variable(invocation: Invocation, name: str, value: str, text: str) -> E
     at = next((w.used_at for w in invocation.program if w.place == place and w.used_at), place)
     lines = lines_of(text)
     above = lines[at.line - 1][: at.column - 1] if at.line <= len(lines) else ""
+    if above.endswith("Entrypoint="):  # of a Quadlet: one program without arguments
+        return None
     env = "" if first.place == place else "env "
     if _UNIT.search(above):
         env = "/usr/bin/env "

@@ -55,7 +55,8 @@ PROSE = frozenset(
 """Suffixes of files that describe a server or contain its output, and are never run."""
 _SUFFIXES = (
     YAML_SUFFIXES
-    | {".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".json", ".service", "", NOTEBOOK_SUFFIX}
+    | {".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".json", ".service", ".container", ""}
+    | {NOTEBOOK_SUFFIX}
     | {".md", ".markdown", ".mdx", ".qmd", ".rst", ".mk", ".mak"}
 )
 _READ = _SUFFIXES | TEMPLATE_SUFFIXES

@@ -1,4 +1,4 @@
-"""Read the lines of a systemd unit that a shell would misread: its environment and programs."""
+"""Read the lines of a systemd unit or a Quadlet that a shell would misread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from msgspec.structs import replace
 from speclaunch.core import lazy
 from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import Dropped
-from speclaunch.deployments.sources.shell_syntax import Literal, Node, ShellWord, Simple
+from speclaunch.deployments.sources.shell_syntax import (
+    Literal,
+    Node,
+    OpaquePart,
+    ShellWord,
+    Simple,
+)
 from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, WordPiece
 from speclaunch.deployments.sources.wrappers import cut
 
@@ -21,6 +27,12 @@ _NAME = lazy(r"[A-Za-z_]\w*=")
 _WORD = lazy(r"(?:\"(?:[^\"\\]|\\[\s\S])*\"|'(?:[^'\\]|\\[\s\S])*'|[^\s\"'\\]|\\[^\n])+")
 _PART = lazy(r"(\"|')((?:(?!\1)[^\\]|\\[\s\S])*)\1|(?:[^\"'\\]|\\.)+")
 _LINE = lazy(r"(?:[^\n\\]|\\[\s\S])*")
+_SECTION = lazy(r"\[[A-Za-z]+\]\Z")
+_OPTIONS = {"ContainerName": "--name", "EnvironmentFile": "--env-file"}
+_ORDER = (*_OPTIONS, "PodmanArgs", "Image", "Entrypoint", "Exec")
+"""Settings of a Quadlet's ``[Container]`` in the order of `podman run`."""
+_ALL = frozenset({"EnvironmentFile", "PodmanArgs"})
+"""Settings that add to each other. Of the other settings, the last applies."""
 _ESCAPE = lazy(r"\\([\\\"'])|%(%)")
 _OPEN = lazy(r"[\\%]")
 
@@ -32,7 +44,8 @@ def read_settings(
 
     `scope` gets the variables of ``Environment=``, which apply to all programs in any order.
     """
-    if not any(_EXEC.match(_setting(node)) for node in nodes):
+    plain, nodes = nodes, _with_container(nodes)
+    if nodes is plain and not any(_EXEC.match(_setting(node)) for node in nodes):
         return nodes, ()
     commands: list[Node] = []
     dropped: list[Dropped] = []
@@ -54,6 +67,63 @@ def read_settings(
     for name, value in variables.items():
         scope.set(name, value)
     return commands, dropped
+
+
+def _with_container(nodes: Sequence[Node]) -> Sequence[Node]:
+    """Return the nodes with the ``[Container]`` of a Quadlet as a `podman run`."""
+    rest: list[Node] = []
+    held: dict[str, list[ShellWord]] = {}
+    variables: dict[str, Value] = {}
+    header, program = None, None
+    for node in nodes:
+        name, line = _setting(node), node.span.text
+        if _SECTION.match(line):
+            header = node if line == "[Container]" else None
+        elif header is None or not isinstance(node, Simple) or not name:
+            rest.append(node)
+        elif name == "Environment":
+            if line == "Environment=":
+                variables.clear()
+            variables |= _variables(node.span)
+        elif name in _ORDER and isinstance(value := node.assignments[0].value, ShellWord):
+            if name not in _ALL:
+                held.pop(name, None)
+            if name in _OPTIONS:
+                held.setdefault(name, []).append(_word(value.span, _OPTIONS[name]))
+            held.setdefault(name, []).extend((value, *_more(node), *node.words))
+            program = node if name == "Exec" else program
+    if program is None:
+        return nodes
+    words = [_word(program.span, text) for text in ("podman", "run")]
+    for name, variable in variables.items():
+        words += (_word(variable.span, "-e"), _assigned(name, variable))
+    words += (word for name in _ORDER for word in held.get(name, ()))
+    return (*rest, replace(program, assignments=(), words=tuple(words)))
+
+
+def _more(node: Simple) -> Iterator[ShellWord]:
+    """Yield the words ``NAME=value`` after the first word of a setting."""
+    for each in node.assignments[1:]:
+        if isinstance(each.value, ShellWord):
+            name = Literal(f"{each.name}=", each.span.start)
+            yield replace(each.value, parts=(name, *each.value.parts), start=each.span.start)
+
+
+def _word(span: SourceSpan, text: str) -> ShellWord:
+    """Return a word that the file does not contain, with the place of `span`."""
+    return ShellWord((Literal(text, span.start, exact=False),), span.source, span.start, span.end)
+
+
+def _assigned(name: str, value: Value) -> ShellWord:
+    start = max(value.span.start - len(name) - 1, 0)
+    parts: list[Literal | OpaquePart] = [Literal(f"{name}=", start, quoted=True)]
+    for piece in value.pieces or ():
+        if piece.unknown:
+            end = piece.start + len(piece.text)
+            parts.append(OpaquePart(piece.unknown, piece.start, end, quoted=True))
+        else:
+            parts.append(Literal(piece.text, piece.start, quoted=True, exact=piece.exact))
+    return ShellWord(tuple(parts), value.span.source, start, value.span.end)
 
 
 def _setting(node: Node) -> str:

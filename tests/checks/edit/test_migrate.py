@@ -109,6 +109,19 @@ def test_a_variable_of_a_unit_is_set_by_env(prefix: str) -> None:
     assert migration.text == expected
 
 
+@rows(
+    "head, changed",
+    [("Exec=", "Exec=env SGLANG_ENABLE_SPEC_V2=False "), ("Entrypoint=", "Entrypoint=")],
+)
+def test_a_variable_of_a_quadlet_is_set_in_its_command(head: str, changed: str) -> None:
+    between = "\nExec=" if head == "Entrypoint=" else " "
+    command = f"python3{between}-m sglang.launch_server --model-path x"
+    command += " --speculative-algorithm EAGLE\n"
+    text = f"[Container]\nImage=sglang\n{head}{command}"
+    migration = migrate(text, "0.5.12", source="0.5.7")
+    assert migration.text == f"[Container]\nImage=sglang\n{changed}{command}"
+
+
 @rows("to, pinned", [("0.5.10", False), ("0.5.12", True), ("0.5.14", False), ("0.5.23", False)])
 def test_spec_v2_stays_off_where_it_can(to: str, pinned: bool) -> None:
     text = "python -m sglang.launch_server --model-path x --speculative-algorithm EAGLE\n"

@@ -52,6 +52,7 @@ def test_makefiles_below_a_directory_are_read(tmp_path: Path, name: str) -> None
         *(("pod.yaml", POD), ("pod.yml", POD), ("run.sh", COMMAND), ("run", COMMAND)),
         *(
             ("x.service", f"ExecStart=/bin/{COMMAND}"),
+            ("x.container", f"[Container]\nImage=sglang\nExec={COMMAND}"),
             ("x.py", f"import os\nos.system({COMMAND!r})"),
         ),
         ("readme.md", f"```bash\n{COMMAND}```\n"),

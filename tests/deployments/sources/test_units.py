@@ -83,3 +83,61 @@ def test_a_unit_in_a_document() -> None:
 def test_a_script_that_writes_a_unit_keeps_its_environment() -> None:
     text = f"cat > x.service <<EOF\n{UNIT}EOF\nEnvironment=A=1 sglang serve m --tp 2\n"
     assert env(only(read_text(text, "x.sh"))) == {"Environment": "A=1"}
+
+
+QUADLET = """\
+[Unit]
+Description=SGLang (one GPU)
+
+[Container]
+Image=docker.io/lmsysorg/sglang:v0.5.10
+ContainerName=sglang
+# the server's own environment
+Environment=SGLANG_A=1 "SGLANG_B=two words"
+Environment=PORT=40000 HOME_OF=%h/x
+EnvironmentFile=/etc/sglang.env
+PodmanArgs=--ipc=host -e SGLANG_C=3
+Exec=python3 -m sglang.launch_server \\
+  --model-path "m" --port ${PORT} --host ${HOST}
+
+[Service]
+Environment=PORT=30000
+Restart=always
+"""
+
+
+def test_the_container_of_a_quadlet() -> None:
+    """Podman gets the environment of `[Service]`, and the container that of `[Container]`."""
+    found = only(read_text(QUADLET, "sglang.container"))
+    assert texts(found) == ["--model-path", "m", "--port", "30000", "--host", "${HOST}"]
+    assert [word.evaluated for word in found.words] == [True] * 5 + [False]
+    assert env(found) == {
+        "SGLANG_A": "1",
+        "SGLANG_B": "two words",
+        "PORT": "40000",
+        "HOME_OF": "%h/x",
+        "SGLANG_C": "3",
+    }
+    assert [name for name, word in found.env.items() if not word.evaluated] == ["HOME_OF"]
+    assert found.image == "docker.io/lmsysorg/sglang:v0.5.10" and found.name == "sglang"
+    assert (found.place.line, found.place.column) == (12, 6)
+    assert at(found.env["SGLANG_B"]) == (8, 34)
+    assert any("/etc/sglang.env" in text for text in dropped(found))
+
+
+def test_a_quadlet_with_an_entrypoint() -> None:
+    head = "[Container]\nImage=lmsysorg/sglang:v0.5.10\n"
+    for more in (
+        "Entrypoint=python3\nExec=-m sglang.launch_server --model-path m\n",
+        "Exec=-m sglang.launch_server --model-path m\nEntrypoint=python3\nNetwork=host\n",
+        "Exec=bash -c 'python3 -m sglang.launch_server --model-path m'\n",
+        "Environment=A=1\nEnvironment=\nExec=sglang serve --model-path m",
+    ):
+        found = only(read_text(head + more, "x.container"))
+        assert texts(found) == ["--model-path", "m"] and not env(found)
+        assert found.image == "lmsysorg/sglang:v0.5.10"
+
+
+def test_a_script_that_writes_a_quadlet() -> None:
+    text = f"export OUT=1\ncat > x.container <<'EOF'\n{QUADLET}EOF\n"
+    assert "OUT" not in env(only(read_text(text, "x.sh")))
