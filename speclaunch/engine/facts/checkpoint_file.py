@@ -2,10 +2,9 @@
 
 The index and a team's folders both use `<folder>/<organization>/<name>.json`, untrusted JSON.
 
-Tables of quantized layers are stored as ranges: `model.layers.[0-60].mlp.up_proj` for 61 names.
 ModelOpt lists every module of a mixed quantization by name: up to 22,000 names (several megabytes).
-The file stores them as `quantized_layer_ranges`, with number ranges in the names. Readers get the
-publisher's original `quantized_layers`.
+The file stores `quantized_layer_ranges`: `model.layers.[0-60].mlp.up_proj` for 61 names. Readers
+get the publisher's original `quantized_layers`.
 
 A repository is untrusted: no name or link in it may lead out of its `.speclaunch/models`.
 """

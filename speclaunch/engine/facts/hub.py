@@ -376,7 +376,7 @@ def _files(hub: HubClient) -> list[str]:
         raise HubRefusedError(str(error)) from None
     files = sorted({file for file in named if isinstance(file, str)})
     if len(files) > _MOST_FILES:
-        raise HubRefusedError(f"its index names {len(files)} files")
+        raise HubRefusedError(f"its index names {len(files)} files, more than {_MOST_FILES}")
     for file in files:
         if not _FILE.match(file) or ".." in PurePosixPath(file).parts:
             raise HubRefusedError(f"its index names {file[:80]!r}: not a weight file")
@@ -450,12 +450,8 @@ def fetch_checkpoint(
 def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFile:
     """Return the content of a facts file for a model on the hub. Raises HubRefusedError.
 
-    The file contains:
-
-    - the config
-    - the total size and the tensor names in the index, or else the headers of a few weight files
-      (range requests)
-    - the tokenizer's vocabulary, the commit and sizes, and whether the model is gated
+    Reads the config, the tokenizer, the commit and whether the model is gated. The tensor names and
+    the size come from the index, or else from the headers (range requests) and file sizes.
     """
 
     def fetch(deadline: float) -> CheckpointFile:

@@ -1,11 +1,9 @@
 """The price of changed settings, and the search for the lowest price that fits.
 
-Candidates are ordered by price: decode without CUDA graphs costs most, then running
-requests and KV tokens, then the depth of speculation, then the size of prefill chunks. Losing a
-share of the requested tokens (`objective.tokens_within`) costs nothing.
-
-One unit is half the price of halving the running requests. Decode without CUDA graphs costs most,
-because every token of such a batch takes longer, regardless of other changes.
+Candidates are ordered by price. Decode without CUDA graphs costs most, because every token of such
+a batch takes longer. Running requests and KV tokens follow, then the depth of speculation, then the
+size of prefill chunks. Losing a share of the requested tokens (`objective.tokens_within`) costs
+nothing. One unit is half the price of halving the running requests.
 """
 
 from __future__ import annotations

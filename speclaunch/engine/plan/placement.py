@@ -84,7 +84,7 @@ def _count(plan: Plan, name: str, default: int = 1, least: int = 1) -> int:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST_RANKS:
-        raise UnknownValueError(f"`{name}` is {value}")
+        raise UnknownValueError(f"`{name}` is {value}, not a valid count")
     return value
 
 
@@ -210,7 +210,7 @@ def _number(plan: Plan, name: str, default: int = 1) -> int:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or value < min(default, 1):
-        raise UnknownValueError(f"`{name}` is {value}")
+        raise UnknownValueError(f"`{name}` is {value}, not a valid number")
     return value
 
 

@@ -186,10 +186,7 @@ class Plan(Struct, frozen=True, dict=True):
 
     @cached_property
     def _unresolved(self) -> dict[str, Any]:
-        """Cache of unresolved values (the user's or the default) by argument.
-
-        Rules read the same few arguments about two hundred times.
-        """
+        """Cache of unresolved values (the user's or the default) by argument."""
         return {}
 
     def default(self, name: str) -> Any:

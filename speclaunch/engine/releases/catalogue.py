@@ -294,10 +294,7 @@ def history(name: str) -> History | None:
 
 @lru_cache(maxsize=1)
 def released_names() -> frozenset[str]:
-    """Return every name, alias and destination of an argument in any shipped version.
-
-    Reads the same small index as :func:`history`.
-    """
+    """Return every name, alias and destination of an argument in any shipped version."""
     return frozenset(_history_index()["names"])
 
 

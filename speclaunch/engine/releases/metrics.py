@@ -1,8 +1,7 @@
 """Prometheus metrics of all known SGLang releases: names, kinds, labels, meanings and pitfalls.
 
-``tools/metrics.py`` reads names, kinds and labels from released wheels. It also reads help texts
-and conditions, to compare releases. :data:`NOTES` states what each value means and when the engine
-updates it, from the same sources.
+``tools/metrics.py`` reads names, kinds and labels from released wheels. :data:`NOTES` states what
+each value means and when the engine updates it, from the same sources.
 
 prometheus_client 0.23 and later replaces the colon in a name with an underscore in OpenMetrics,
 unless the client accepts `escaping=allow-utf-8`. The plain text format retains the colon.

@@ -119,7 +119,8 @@ class ModelConfig(Struct, frozen=True):
             return min(len(pattern), MOST_LAYERS)
         found = self.count("num_hidden_layers", "n_layer", "num_layers")
         if found > MOST_LAYERS:
-            raise UnknownValueError(f"`num_hidden_layers` of {self.name} is {found}")
+            why = f"`num_hidden_layers` of {self.name} is {found}, more than {MOST_LAYERS}"
+            raise UnknownValueError(why)
         return found
 
     @property

@@ -168,7 +168,8 @@ def mtp_layers(config: ModelConfig) -> Iterator[Matrix]:
     if count is None:
         count = int(config.architecture in _UNSAID_MTP)
     if count > config.layers:
-        raise UnknownValueError(f"{config.name} has {count} layers of multi-token prediction")
+        what = "layers of multi-token prediction, more than other layers"
+        raise UnknownValueError(f"{config.name} has {count} {what}")
     hidden = config.hidden
     for index in range(count):
         last = config.layers + index
@@ -200,7 +201,7 @@ def vision_tower(config: ModelConfig) -> Iterator[Matrix]:
         return
     depth = tower.count("depth", "num_hidden_layers", "vt_num_hidden_layers")
     if depth > MOST_LAYERS:
-        raise UnknownValueError(f"{tower.name} has {depth} layers")
+        raise UnknownValueError(f"{tower.name} has {depth} layers, more than {MOST_LAYERS}")
     hidden = _hidden(tower, config)
     inner = _inner(tower, hidden)
     ups = 2 if config.architecture.startswith(_GATED) else 1

@@ -135,8 +135,8 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
 
 _recent: OrderedDict[int, tuple[Checkpoint, CountedWeights | str]] = OrderedDict()
-"""Cache of recent checkpoints: the weights, or why they cannot be counted. Three rules query each
-deployment, and many deployments and the steps of a fit search share a model."""
+"""Cache of recent checkpoints: the weights, or why they cannot be counted. Many deployments, and
+the steps of a fit search, share a model."""
 _MOST_RECENT = 32
 
 

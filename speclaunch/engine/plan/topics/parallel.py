@@ -75,7 +75,7 @@ def _count(settings: Settings, name: str) -> int:
     if value is None:
         return 1
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-        raise UnknownValueError(f"`{name}` is {value}")
+        raise UnknownValueError(f"`{name}` is {value}, not a valid count")
     return value
 
 
