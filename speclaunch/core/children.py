@@ -1,7 +1,7 @@
 """Starts all child processes, without executing files in the current directory.
 
 Python searches the current directory before its standard library (`-c`, `-m`, an empty or relative
-entry of PYTHONPATH): a json.py in a repository would run in place of the standard library's.
+entry of PYTHONPATH), so a json.py in a repository would run in place of the standard library's.
 Therefore a child:
 
 - runs in a directory that only root can write, unless its caller names a different one;

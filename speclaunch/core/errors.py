@@ -76,7 +76,7 @@ class Problem(Struct, frozen=True):
 
     @property
     def position(self) -> tuple[str, int, int]:
-        """The sort key of its place. Problems without a place sort first."""
+        """The sort key of the problem's place. Problems without a place sort first."""
         return ("", 1, 1) if self.place is None else self.place.position
 
 

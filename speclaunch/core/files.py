@@ -75,9 +75,9 @@ def distrust(folder: Path, home: Path | None = None) -> Distrust | None:
     to the folder, or if it does not exist.
 
     The home and its contents must belong to this user or root, and no other user may have write
-    access. A group may have it if it is root's or this user's own (`umask 002`). Above the home, a
-    world-writable folder needs the sticky bit, like `/tmp`. Permissions are not checked below a
-    folder that only this user can enter.
+    access. A group may have write access if the group is root's or this user's own (`umask 002`).
+    Above the home, a world-writable folder needs the sticky bit, like `/tmp`. Permissions are not
+    checked below a folder that only this user can enter.
     """
     top = Path(os.path.realpath(home or speclaunch_home()))
     place = Path(os.path.realpath(folder))

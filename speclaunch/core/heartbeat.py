@@ -25,8 +25,8 @@ _UNITS = {"bytes": 1, "B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
 class Heartbeat:
     """Calls `report` with `text(seconds since the beginning)` after `every` seconds without output.
 
-    An empty text is not reported. A `report` that fails (a closed pipe) is not called again:
-    progress output must not end the operation.
+    An empty text is not reported. A `report` that fails (a closed pipe) is not called again,
+    because progress output must not end the operation.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import ssl
 
 MOST_BYTES = 16 << 20
-"""Limit of a body, unless the caller sets one."""
+"""Limit of a body in bytes, unless the caller sets a limit."""
 _HEADER_BYTES = 64 << 10
 _ERROR_BYTES = 64 << 10
 """Limit of an error response's body. The rest is dropped."""

@@ -46,8 +46,8 @@ def rule_pages_dir() -> Path:
 
 
 def docs_url() -> str | None:
-    """Return the address of the published documentation, ending with a slash; None if it has
-    none."""
+    """Return the address of the published documentation, ending with a slash; None if it is not
+    published."""
     base = os.environ.get(DOCS_URL_VARIABLE) or DOCS_URL
     if not base.startswith(("https://", "http://")) or any(
         character.isspace() for character in base

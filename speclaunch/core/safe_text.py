@@ -212,14 +212,15 @@ def _patterns_for(text: str) -> Iterator[re.Pattern[str]]:
 
 
 def redact(text: str) -> str:
-    """Return the text with `***` for values that are secrets by their form, whatever their name."""
+    """Return the text with `***` for values whose format shows that they are secrets, whatever
+    their name."""
     for pattern in _patterns_for(text):
         text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
 
 
 def find_secrets(text: str) -> list[str]:
-    """Return the values in a text that are secrets by their form, whatever their name."""
+    """Return the values in a text whose format shows that they are secrets, whatever their name."""
     return [
         found[0].removeprefix(found[1])
         for pattern in _patterns_for(text)
@@ -360,7 +361,7 @@ def _is_found_elsewhere(value: str) -> bool:
 
 
 class Redactor:
-    """Redacts known secret values, and all values that are secrets by their form."""
+    """Redacts known secret values, and all values whose format shows that they are secrets."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         known = set(values)

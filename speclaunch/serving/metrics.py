@@ -46,8 +46,8 @@ class ExpositionError(Exception):
 def parse_metrics(content: bytes, names: Iterable[str]) -> list[Sample]:
     """Return the finite samples of the metrics `names`, in order. Raises ExpositionError.
 
-    The format: https://prometheus.io/docs/instrumenting/exposition_formats/. Lines of other
-    metrics are not parsed: a server's histograms are most of its text.
+    The format: https://prometheus.io/docs/instrumenting/exposition_formats/. Lines of other metrics
+    are not parsed, because histograms are most of the text.
     """
     found: list[Sample] = []
     for name, labels, text in _pattern(tuple(names)).findall(content):
@@ -155,13 +155,14 @@ class EngineMetrics(Struct, frozen=True, kw_only=True):
     generated: float | None = None
     verifications: float | None = None
     requests: float | None = None
-    """Output tokens, verification steps and count of finished requests."""
+    """`generated`, `verifications`, `requests`: output tokens, verification steps and number of
+    finished requests."""
     is_lifetime: bool = False
     """True if acceptance lengths are means since the start of the engine."""
 
 
 def read_metrics(client: EngineClient, seconds: float = _SECONDS) -> EngineMetrics:
-    """Return the values in `/metrics`. Raises EngineError, and NoMetricsError without it."""
+    """Return the values in `/metrics`. Raises EngineError, and NoMetricsError if it is missing."""
     answer = client.get(_PATH, seconds, most=MOST_BYTES)
     if answer.status_code == _NOT_FOUND:
         raise NoMetricsError(f"no {_PATH}")
@@ -271,7 +272,7 @@ def read_loads(client: EngineClient, info: Mapping[str, Any]) -> EngineMetrics:
 
 _LONGEST_LINE = 2_000
 _RANK = re.compile(r"\[[^\]\n]{0,60}?\bDP(?P<rank>\d{1,4})\b")
-"""Data-parallel rank in a line's header, 0 here: `[2026-11-21 02:16:12 DP0 TP0]`."""
+"""Data-parallel rank in a line's header, for example 0 in `[2026-11-21 02:16:12 DP0 TP0]`."""
 
 
 def decode_batch(line: str) -> RankMetrics | None:
@@ -308,9 +309,8 @@ def _parsed(text: str | None) -> float | None:
 
 
 def progress(client: EngineClient, paths: list[str]) -> object:
-    """Return the engine's own token counts from the first of `paths` that has them; None if none
-    has. Paths that do not exist are removed from `paths`.
-    """
+    """Return the engine's own token counts from the first of `paths` that has them, or None. Paths
+    that do not exist are removed from `paths`."""
     for path in list(paths):
         try:
             answer = client.get(path, _SECONDS, most=MOST_BYTES)
@@ -352,12 +352,12 @@ def _numbers(document: object) -> list[object]:
 
 
 EFFECTS = (0.15, 0.4, 0.75)
-"""Tested losses, as shares of the accepted drafts. A loss below the first is not a drop."""
+"""Tested losses, as shares of the accepted draft tokens. A loss below the first is not a drop."""
 LEAST_STEPS = 100
-"""Verification steps below the baseline before a drop is reported."""
+"""Minimum number of verification steps below the baseline before a drop is reported."""
 LEAST_OBSERVATIONS = 3
 LEARNED_STEPS = 1_000
-"""Verification steps from which a baseline is learned before the test starts."""
+"""Minimum number of verification steps to learn a baseline before the test starts."""
 _LEARNED_OBSERVATIONS = 24
 _LEARNED_EVERY = 8
 _MOST_LEARNED = 512
@@ -367,7 +367,7 @@ _LONGEST_BATCH = 16
 """Observations in the longest batch whose variance is compared."""
 _FEWEST_BATCHES = 6
 _SPREAD = 0.03
-"""Smallest standard deviation of an observation, as a share of the accepted drafts."""
+"""Smallest standard deviation of an observation, as a share of the accepted draft tokens."""
 
 
 class AcceptanceSample(Struct, frozen=True):

@@ -107,7 +107,7 @@ def aside(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
 
 
 def mark_uncacheable() -> None:
-    """Mark the result as uncacheable: it depends on data that cannot be checked again."""
+    """Mark the result as uncacheable, because it depends on data that cannot be checked again."""
     if _recorder is not None:
         _recorder.repeatable = False
 
@@ -132,7 +132,7 @@ def overlay(buffers: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def buffer(path: AnyPath) -> bytes | None:
-    """Return a file's content in the current `overlay`; None if it has none."""
+    """Return a file's content in the current `overlay`; None if the file has none."""
     if not _buffers:
         return None
     mark_uncacheable()
@@ -352,8 +352,8 @@ def variable(name: str) -> str | None:
 
 
 def engine(version: str | None) -> str | None:
-    """Record and return `version`, the installed engine's catalogue; None if no engine is
-    installed."""
+    """Record and return `version`: the installed engine's catalogue version, or None without an
+    engine."""
     if _recorder is not None:
         _recorder.note(ENGINE, "", version or ABSENT)
     return version

@@ -115,7 +115,7 @@ LOOKS: dict[str, Callable[[str], str]] = {
 class Now:
     """The current state of recorded reads. Each path is read only once for all results.
 
-    `installed`: returns the installed engine's catalogue. It is called only if a catalogue was
+    `installed`: returns the installed engine's catalogue version. It is called only if one was
     recorded.
     """
 

@@ -19,7 +19,7 @@ from speclaunch.core import (
 from speclaunch.engine import is_secret_key, nearest, suggest
 
 SUFFIX = ".yaml"
-"""Suffix of recipe and group files: Hydra supports no other."""
+"""Suffix of recipe and group files, the only suffix that Hydra supports."""
 LOCK_SUFFIX = f".lock{SUFFIX}"
 """Suffix of locks."""
 _MOST_NAMES = 2000

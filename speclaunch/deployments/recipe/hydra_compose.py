@@ -1,4 +1,4 @@
-"""Compose with Hydra: every feature, error messages, overrides, and sweeps into jobs."""
+"""Compose recipes with Hydra, explain its errors, and expand sweeps into jobs."""
 
 from __future__ import annotations
 
@@ -357,7 +357,7 @@ def odd_choice(error: Exception, overrides: Sequence[str], shown: str) -> Proble
         if key in group_names() or not key:
             place = Place(COMMAND_LINE, text=override)
             return Problem(f"{value!r} is not an option of `{key}`", place)
-    return Problem(f"Hydra cannot compose it: {first_line(error)}", Place(shown))
+    return Problem(f"Hydra cannot compose the recipe: {first_line(error)}", Place(shown))
 
 
 def missing_option(
@@ -368,7 +368,7 @@ def missing_option(
     path: Path,
     shown: str,
 ) -> Problem:
-    """Return the problem of a missing configuration; `missing` is `GROUP/OPTION` or its name."""
+    """Return the problem of a missing configuration; `missing` is `GROUP/OPTION` or a name."""
     group, _, option = missing.rpartition("/")
     where = Place(shown)
     for override in overrides:

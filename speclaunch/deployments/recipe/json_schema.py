@@ -40,7 +40,8 @@ from speclaunch.engine import (
 Schema = dict[str, Any]
 
 INTERPOLATION: Schema = {"title": "interpolation", "type": "string", "pattern": r"\$\{|^\?\?\?$"}
-"""`${args.tp_size}`, `${oc.env:MODELS}/llama`, and `???` for a required value."""
+"""Schema of a text with interpolations (`${oc.env:MODELS}/llama`), and of `???` (a required
+value)."""
 _WHOLE = {"type": "string", "pattern": r"^\s*[+-]?[0-9]+(_[0-9]+)*\s*$"}
 _REAL = {
     "type": "string",
@@ -222,7 +223,7 @@ def _group(section: str, properties: Schema, definitions: Schema) -> Schema:
     }
     if section not in known:
         help_ = f"choose one of {', '.join(known)}"
-        raise InputError(f"a recipe has no section `{section}`", help=help_)
+        raise InputError(f"`{section}` is not a section of a recipe", help=help_)
     found = dict(known[section])
     return {**found, "properties": {"defaults": properties["defaults"], **found["properties"]}}
 

@@ -1,8 +1,9 @@
-"""Validate a composed recipe, and each of its roles, as a Deployment, with the place of problems.
+"""Validate a composed recipe and each of its roles as a Deployment. Problems have their places.
 
-A role is merged over a composed recipe: mappings are merged recursively, anything else replaces the
-old value, as between files. Null removes a shared value. For arguments and variables null remains
-and means the engine's default. An argument is replaced under any of its names.
+A role is merged over a composed recipe. Mappings are merged recursively, and anything else replaces
+the old value, as between files. Null removes a shared value. A null argument remains and means the
+engine's default; a null variable remains and is removed from the engine's environment. An argument
+is replaced under any of its names.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ SIDES = ("prefill", "decode")
 
 
 def role_names(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the readable roles in a recipe's values."""
+    """Return the names of the well-formed roles in a recipe's values."""
     roles = values.get(ROLES)
     if not isinstance(roles, dict):
         return ()
@@ -338,8 +339,8 @@ class Recipe(Struct, frozen=True):
 
     @property
     def lock_path(self) -> Path:
-        """File of its lock: next to the recipe, or in the working directory for a shipped recipe. A
-        lock is its own lock."""
+        """File of the recipe's lock: next to the recipe, or in the working directory for a shipped
+        recipe. A lock is its own lock."""
         if is_lock_file(self.path):
             return self.path
         role = f".{self.role}" if self.role else ""
@@ -377,7 +378,7 @@ def load(recipe: str, overrides: Sequence[str] = (), config_dirs: Sequence[Path]
 def load_sound_part(
     recipe: str, config_dirs: Sequence[Path] = ()
 ) -> tuple[Recipe | None, tuple[Problem, ...]]:
-    """Return the recipe without values that its schema rejects, and their problems.
+    """Return the recipe without values that its schema rejects, and the problems of these values.
 
     The remaining values can then be checked. The recipe is None if too little remains. Raises
     InputError if it cannot be composed.
@@ -551,7 +552,8 @@ def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed
 
 
 def require_host(recipe: Recipe) -> None:
-    """Raise InputError if a server has several hosts and this host's rank is not set."""
+    """Raise InputError if a server has several hosts, but this host's rank or rank 0's address is
+    not set."""
     args = recipe.deployment.args
     nodes = value_of(args, "nnodes")
     nodes = int(nodes) if isinstance(nodes, str) and nodes.isdecimal() else nodes

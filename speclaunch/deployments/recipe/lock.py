@@ -17,7 +17,7 @@ from speclaunch.core import Place, Problem
 from speclaunch.engine import HashedFile, InstalledPackage
 
 FORMAT = 1
-"""Version of the section `lock`."""
+"""Format version of the section `lock`."""
 
 
 class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -30,7 +30,7 @@ class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class LockedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Checkpoint: target or draft."""
+    """Checkpoint that the engine reads."""
 
     role: str
     name: str
@@ -75,8 +75,8 @@ class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Measurement or proof of the recipe."""
 
     kind: str
-    """`bench`, `prove`, `contract`, or `smoke`: the first generation of the launch that wrote the
-    lock."""
+    """`bench`, `prove`, `contract` or `smoke` (the first generation of the launch that wrote the
+    lock)."""
     name: str = ""
     """Folder of the stored result."""
     date: str = ""
@@ -112,7 +112,7 @@ class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_d
     image: LockedImage | None = None
     certificates: tuple[LockedCertificate, ...] = ()
     engine: LockedEngine
-    """Last, because it is the longest."""
+    """Engine and packages; last, because they are the longest."""
 
 
 def lock_of(value: object) -> Lock:

@@ -1,6 +1,6 @@
 """Write a lock, read its file, find its recipe, and list the recipe's later changes.
 
-A lock is a recipe without groups and variables, then the record of the server.
+A lock contains a recipe without groups and variables, followed by the record of the server.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def read_lock(
 
 
 def record(lock: Recipe) -> Lock:
-    """Return the record of a lock."""
+    """Return the record in a lock (`deployment.lock`)."""
     found = lock.deployment.lock
     assert found is not None  # noqa: S101  `read_lock` checked it
     return found
@@ -82,9 +82,9 @@ def lock_and_recipe(
 ) -> tuple[Recipe, Recipe]:
     """Return the lock of a recipe, and the recipe to compare it with.
 
-    The recipe gets the overrides in its lock, and `overrides`, which `recipe` already has. A lock
-    is its own lock; it is compared with the recipe that it names, if one still exists. A rank sets
-    its own number and address in both. Raises InputError.
+    The recipe gets the overrides in its lock, and `overrides`, which `recipe` already has. If
+    `recipe` is itself a lock, it is compared with the recipe that it names, or with itself if there
+    is none. Overrides that differ between hosts apply to both. Raises InputError.
     """
     path = recipe.lock_path
     lock = read_lock(path, config_dirs, of_this_host(overrides))
@@ -147,7 +147,7 @@ _OF_LENGTH = ("speculative_", "model_path", "revision")
 
 
 class _Stated(Struct, frozen=True):
-    """Recipe value that its lock fixes."""
+    """Value in a recipe that the recipe's lock pins."""
 
     text: str
     place: Place
@@ -158,7 +158,7 @@ class _Stated(Struct, frozen=True):
 def recipe_differences(recipe: Recipe, lock: Recipe) -> Iterator[LockDifference]:
     """Yield a recipe's changes to the arguments, variables, engine and image in its lock.
 
-    Values that need an unset variable are unknown and do not count. Secrets are not compared.
+    Secrets, and values that need an unset variable, are not compared.
     """
     locked = record(lock)
     args = changed_args(recipe.deployment.args, locked.steps)

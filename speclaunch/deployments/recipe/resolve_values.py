@@ -54,7 +54,7 @@ def resolved(raw: Mapping[Any, Any], resolve: Callable[[Any], Any]) -> dict[Any,
 
 
 def missing_in(raw: Any, key: str = "") -> set[str]:
-    """Return the keys that are `???`, in OmegaConf's form (`args.tp_size`, `args.sizes[0]`)."""
+    """Return the keys that are `???`, in OmegaConf's notation (`args.tp_size`, `args.sizes[0]`)."""
     if isinstance(raw, dict):
         prefix = f"{key}." if key else ""
         return {name for k, value in raw.items() for name in missing_in(value, f"{prefix}{k}")}

@@ -62,7 +62,8 @@ T = TypeVar("T")
 
 
 class PlainKind(Struct, frozen=True):
-    """Kind of plain values that `sections.py` reads for a key whose type does not determine it."""
+    """Kind of plain values that `sections.py` reads for a key whose type does not determine the
+    kind."""
 
     kind: str
     parameter: str | None = None
@@ -143,9 +144,9 @@ class Engine(EngineVersions, Section):
 
     version: Version = None
     """The engine version: `0.5.23` (a pin, which `--engine` overrides) or a specifier (`>=0.5.11`,
-    a bound as `requires`)."""
+    a bound like `requires`)."""
     requires: Version = None
-    """The engine versions that can serve this, regardless of the pin: `>=0.5.11,<0.6`."""
+    """The engine versions that can serve the recipe, regardless of the pin: `>=0.5.11,<0.6`."""
     python: str | None = None
     """The interpreter that has sglang: a path, a name on PATH, or `cpu` for the CPU engine."""
     catalogue: str | None = None
@@ -195,7 +196,7 @@ class Restart(Section):
     """Restarts of an engine that served and crashed, hung or ran out of memory."""
 
     policy: Literal["auto", "on-failure", "never"] = "auto"
-    """`on-failure`: restart it; `auto`: restart it unless `recovery` is off."""
+    """`on-failure`: restart the engine; `auto`: restart the engine unless `recovery` is off."""
     first_delay_seconds: float = Field(default=1, ge=0)
     """Delay before the first restart; it doubles with each further restart."""
     longest_delay_seconds: float = Field(default=60, ge=0)
@@ -205,7 +206,8 @@ class Restart(Section):
 
 
 class WatchdogSection(Section):
-    """Check that a serving engine still generates; its `/health` answers while generation hangs."""
+    """Check that a serving engine still generates, because `/health` answers even while generation
+    hangs."""
 
     enabled: bool = True
     interval_seconds: float = Field(default=20, gt=0)
@@ -224,7 +226,7 @@ class Agreement(Section):
     job: str | None = None
     """Name of this run on all ranks; null: the name that Slurm or a LeaderWorkerSet gives it."""
     part: str | None = None
-    """Part of this server; null: prefill or decode, else `server`."""
+    """Name of this server in `parts`; null: prefill or decode, else `server`."""
     parts: Annotated[dict[str, Annotated[int, Field(ge=1)]], PlainKind("sizes")] = Field(
         default_factory=dict
     )
@@ -285,7 +287,7 @@ class RecoveryLimits(Section):
     """Upper bounds for recovery."""
 
     mem_fraction_static: float = Field(default=DEFAULT_LIMITS.most_fraction, gt=0, lt=1)
-    """Lower it if something else needs the GPU, such as training next to the rollout."""
+    """Lower this limit if something else needs the GPU, such as training next to the rollout."""
 
 
 class Objective(Section):
@@ -408,9 +410,9 @@ class DeploySection(Section):
     model_cache: Store | None = None
     """The former name of `models`."""
     jit_cache: Store | None = None
-    """Volume of compiled kernels, in the same form."""
+    """Storage of compiled kernels: a directory of each host, or `pvc:NAME`."""
     shared_dir: Store | None = None
-    """Volume that all hosts share, in the same form, for journals and last known good settings."""
+    """Directory that all hosts share, or `pvc:NAME`, for journals and last known good settings."""
     drain_seconds: int = Field(default=120, ge=0, le=86400)
     """Time for running requests to finish when a server is stopped."""
     monitoring: Literal["operator", "annotations"] | None = None

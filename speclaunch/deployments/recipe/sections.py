@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 ENV_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-"""Variable names of a shell."""
+"""Pattern of a shell's variable names."""
 _RELEASE = r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))+(\.post(0|[1-9][0-9]*))?"
 _PIN = lazy(rf"{_RELEASE}\Z", re.ASCII)
 _BOUNDS = lazy(rf"(>=|<=|<|>|!=){_RELEASE}(,(>=|<=|<|>|!=){_RELEASE})*\Z", re.ASCII)
@@ -51,7 +51,7 @@ class RecoveryPolicy(StrEnum):
     BUDGET = "budget"
     """The memory budget chooses the first settings that are predicted to fit."""
     ORDER = "order"
-    """One setting after the other, in the configured order."""
+    """Settings are changed one after the other, in the configured order."""
 
 
 def is_label(text: str) -> bool:
@@ -87,7 +87,7 @@ def is_image(text: str) -> bool:
 def is_plain_version(text: str) -> bool:
     """True for a release (`0.5.23`) and for plain bounds (`>=0.5.11,<0.6`).
 
-    packaging accepts more forms, which only the schema reads.
+    packaging accepts more version formats, which only the schema reads.
     """
     return _PIN.match(text) is not None or _BOUNDS.match(text) is not None
 
@@ -178,7 +178,7 @@ class Key(Struct, frozen=True, dict=True):
     kind: str
     """Kind of its values: a key of `_KINDS`."""
     written_default: Any
-    """Default in recipe form. Null: the key may be null; `...`: the key is required."""
+    """Default as written in a recipe. Null: the key may be null; `...`: the key is required."""
     parameter: Any = None
     """Bounds, options, a name in `_FORMS`, or the name of a section."""
 

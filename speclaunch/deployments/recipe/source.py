@@ -1,4 +1,4 @@
-"""Read recipes' YAML files within bounds: the places of keys, and the origin of composed values."""
+"""Read recipes' YAML files within limits, with the places of keys and of composed values."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ MAX_DIGITS = 1000
 _LONG = lazy(rf"[0-9a-fA-F_:x]{{{MAX_DIGITS + 1}}}")
 _NUMBER = "tag:yaml.org,2002:int"
 _HEADER = 512
-"""Characters that Hydra searches for a header."""
+"""Number of characters that Hydra searches for a header."""
 _BREAKS = lazy("[\r\x85\u2028\u2029]")
 """Line ends in YAML but not in an editor, where `\\r` ends a line only before a line feed."""
 _HEADER_LINE = lazy(r"\s*#\s*@")
@@ -237,7 +237,7 @@ def read_positions(path: Path, shown_as: str | None = None) -> dict[KeyPath, Pla
 def read_source(path: Path, shown_as: str | None = None) -> SourceFile:
     """Read the YAML file `path`. An unchanged file is not read again.
 
-    Its places use the path `shown_as`, or one relative to the working directory. Raises InputError
+    Places use the path `shown_as`, or a path relative to the working directory. Raises InputError
     like `read_positions`.
     """
     held = reads.buffer(path)
@@ -410,7 +410,7 @@ class Composed(Struct, frozen=True):
     raw: Any
     provenance: RecipeProvenance
     files: tuple[Path, ...]
-    """Files that it was composed from, in merge order."""
+    """Files that the recipe was composed from, in merge order."""
 
 
 class Composition(Struct, frozen=True):
@@ -427,7 +427,7 @@ class Composition(Struct, frozen=True):
 
 
 def exists(values: object, path: KeyPath) -> bool:
-    """True if a key exists."""
+    """True if `path` leads to a value."""
     for part in path:
         try:
             values = values[part]  # type: ignore[index]

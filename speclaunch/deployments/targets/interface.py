@@ -23,11 +23,11 @@ class SpeclaunchFrom(StrEnum):
     """Source of speclaunch on the engine's machine (`deploy.speclaunch`)."""
 
     IMAGE = "image"
-    """The image contains it."""
+    """The image contains speclaunch."""
     WHEEL = "wheel"
-    """A step before the start installs its wheel."""
+    """A step before the start installs speclaunch from a wheel."""
     MOUNTED = "mounted"
-    """A mounted directory contains it, installed with `pip install --target`."""
+    """A mounted directory is a virtual environment with speclaunch."""
 
 
 class Monitoring(StrEnum):
@@ -47,7 +47,7 @@ class DeployOptions(Struct, frozen=True):
     speclaunch: SpeclaunchFrom | None = None
     """Source of speclaunch; None if the rendered command starts only the engine."""
     speclaunch_source: str | None = None
-    """Directory (or volume claim, `pvc:NAME`) with the wheel or the installed package."""
+    """Directory (or volume claim, `pvc:NAME`) with speclaunch's wheels or virtual environment."""
     namespace: str | None = None
     rdma: str | None = None
     """Resource of the cluster's plugin for RDMA devices: `rdma/ib`, or `rdma/ib:8` for 8."""
@@ -55,7 +55,7 @@ class DeployOptions(Struct, frozen=True):
     """Storage of checkpoints: a directory of each host, `pvc:NAME`, or `emptyDir`. None: a volume
     of the platform, empty at first."""
     jit_cache: str | None = None
-    """Storage of kernels compiled at the start, in the same format."""
+    """Storage of kernels compiled at the start: a directory of each host, or `pvc:NAME`."""
     shared_dir: str | None = None
     """Directory that all hosts share (or `pvc:NAME`): journals, the last known good settings, the
     agreement of ranks."""
@@ -81,7 +81,7 @@ class Needs(Struct, frozen=True):
     shm_bytes: int = 1 << 33
     cpus: int = 4
     weight_bytes: int | None = None
-    """Files of target and draft; None if unknown."""
+    """Size of the weight files of target and draft; None if unknown."""
     unknown: str | None = None
 
 
@@ -89,11 +89,11 @@ class Observed(Struct, frozen=True):
     """Settings from a server's plan that determine how it can be monitored."""
 
     metrics: bool = False
-    """True if it exports metrics (`enable_metrics`)."""
+    """True if the server exports metrics (`enable_metrics`)."""
     algorithm: str | None = None
     """Effective speculation algorithm; None without speculation."""
     verifies: bool = False
-    """True if it verifies drafts: not on a prefill server."""
+    """True if the server verifies drafts. A prefill server does not."""
     draft_tokens: int | None = None
     """Maximum tokens per verification; None if unknown."""
     ranks: int = 1
@@ -132,7 +132,7 @@ class Role(Struct, frozen=True):
     vendor: str = "nvidia"
     """`nvidia`, `amd` or `cpu`."""
     gpu: str | None = None
-    """Common name of the GPU (`h100-80gb`); None if it has none."""
+    """Common name of the GPU (`h100-80gb`); None without a known GPU."""
     gpus_of_host: int | None = None
     """GPUs per host in the named hardware (`h100:8`); None without a number."""
     image: str | None = None
@@ -179,7 +179,7 @@ class Rendering(Struct, frozen=True):
     name: str
     description: str
     roles: tuple[Role, ...]
-    """At least one."""
+    """At least one role."""
     router: RouterOptions | None = None
     options: DeployOptions = field(default_factory=DeployOptions)
     has_roles: bool = False
@@ -246,11 +246,11 @@ class Renderer(ABC):
     """Renderer of a deployment in the format of one tool."""
 
     target: ClassVar[str]
-    """Name after `--to`."""
+    """Name of the target, as in `--to NAME`."""
     suffix: ClassVar[str] = ".sh"
-    """File suffix of this form, which selects its reader: `.sh`, `.yaml`, `.py`."""
+    """File suffix of this format, which selects the reader: `.sh`, `.yaml`, `.py`."""
     single_server: ClassVar[bool] = False
-    """True if it describes a single server, so that one of several roles must be named."""
+    """True if the format describes a single server, so that one of several roles must be named."""
     carries_speclaunch: ClassVar[bool] = True
     """True if the text can start speclaunch, so that `deploy.speclaunch` applies."""
 
@@ -263,7 +263,7 @@ class Renderer(ABC):
         """Return the text, ready to use. It refers to secrets but never contains them."""
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return the server commands expected in the text, in order, to verify it."""
+        """Return the server commands expected in the text, in order, to verify the text."""
         return tuple(RenderedCommand(role) for role in deployment.roles)
 
     def companions(self, deployment: Rendering, name: str) -> Mapping[str, str]:  # noqa: ARG002
@@ -275,7 +275,7 @@ class Renderer(ABC):
         return ()
 
     def errors(self, deployment: Rendering, text: str) -> Iterable[str]:  # noqa: ARG002
-        """Return errors in the text other than in its server commands, to verify it."""
+        """Return errors in the text, apart from errors in its server commands."""
         return ()
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
@@ -293,7 +293,7 @@ _NAME = "app.kubernetes.io/name"
 _COMPONENT = "app.kubernetes.io/component"
 ROUTER = "router"
 LEADER = {"speclaunch.io/part": "leader"}
-"""Label of the pod that answers requests, if a server has several."""
+"""Label of the pod that answers requests, if a server has several pods."""
 
 
 def name_of(deployment: Rendering) -> str:
@@ -363,7 +363,7 @@ class Dialect:
         return f"$({name})"
 
     def literal(self, text: str) -> str:
-        """Return a text, escaped."""
+        """Return an escaped text."""
         return text.replace("$", self.escaped)
 
     def text(self, value: str, name: str, *, secret: bool) -> str:
@@ -402,7 +402,7 @@ class ShellDialect(Dialect):
         return f'"${{{name}:?}}"'
 
     def literal(self, text: str) -> str:
-        """Return a text, quoted."""
+        """Return a quoted text."""
         return shlex.quote(text)
 
 
@@ -474,7 +474,7 @@ def unset_interfaces(role: Role) -> tuple[str, ...]:
 
 
 def rdma_devices(deployment: Rendering) -> tuple[str, str] | None:
-    """Return the RDMA resource and its devices per pod; None if the recipe has none."""
+    """Return the RDMA resource and its devices per pod; None if the recipe sets no resource."""
     if deployment.options.rdma is None:
         return None
     name, _, count = deployment.options.rdma.partition(":")
@@ -505,7 +505,7 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_text(data: Any) -> str:
-    """Return one document without the line `---`."""
+    """Return the data as one YAML document without the line `---`."""
     comments: list[str] = []
     marked = _marked(data, comments)
     text: str = yaml.dump(

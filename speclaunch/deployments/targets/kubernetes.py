@@ -90,7 +90,7 @@ def container_refusals(deployment: Rendering, target: str) -> Iterator[Problem]:
         yield Problem(
             "deploy.speclaunch is `mounted`, but deploy.speclaunch_source is not set",
             help="set deploy.speclaunch_source to a directory on each host, or to pvc:NAME, with a "
-            "virtual environment that holds speclaunch",
+            "virtual environment that contains speclaunch",
         )
 
 

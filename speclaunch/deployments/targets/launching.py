@@ -76,7 +76,7 @@ class VolumeClaim(Struct, frozen=True):
     contents: str
     """Stored checkpoints and their sizes."""
     shared: bool = False
-    """True if pods on several hosts write it."""
+    """True if pods on several hosts write to the volume."""
     is_guess: bool = False
     """True if the size of a checkpoint is unknown."""
 
@@ -115,7 +115,7 @@ def stored_bytes(role: Role) -> int:
 
 
 def stored_contents(role: Role) -> str:
-    """Return text that lists the parts of `stored_bytes`."""
+    """Return text that explains `stored_bytes`."""
     size = role.needs.weight_bytes
     if size is None:
         return f"checkpoints of unknown size {_USUAL_WEIGHTS >> 30} GiB"
@@ -206,7 +206,7 @@ UNKNOWN_START = 3600
 
 
 class ProbeTimes(Struct, frozen=True):
-    """Times of one probe, in seconds."""
+    """Period and timeout of one probe in seconds, and its number of failures."""
 
     period: int
     timeout: int

@@ -180,7 +180,7 @@ class DockerComposeRenderer(Renderer):
             *header(deployment),
             *_needed_gpus(deployment),
             "Compose marks a server without output as unhealthy, but restarts only exited "
-            "containers. Use it for an attended machine.",
+            "containers. Use it only on an attended machine.",
         ]
         return documents(head, [self._file(deployment)])
 

@@ -347,7 +347,7 @@ def router_refusals(deployment: Rendering) -> Iterator[Problem]:
     if modes not in ({None}, {"prefill", "decode"}):
         yield Problem(
             "a router needs prefill and decode servers, or servers that are neither",
-            help="give each role its disaggregation_mode",
+            help="set args.disaggregation_mode to prefill or decode in each role, or in none",
         )
     if any(role.tls for role in deployment.roles):
         yield Problem(

@@ -137,7 +137,7 @@ def prepare(
     dry_run: bool = False,
     launches: bool | None = None,
 ) -> Prepared:
-    """Choose interpreter and version, and render the arguments for it.
+    """Choose interpreter and version, and render the arguments for this version.
 
     The version is `engine_version`, else the recipe's pin, else the installed engine's, else (in a
     dry run) the newest known version. An unset environment variable is an unknown value in a dry

@@ -1,8 +1,8 @@
 """Job for an existing Ray cluster: `ray job submit --working-dir . -- python FILE`.
 
 The job places one actor on each host (a placement group, `STRICT_SPREAD`). Each actor starts the
-engine's own command with its rank, and ends the engine when it ends. This works for every release,
-and for several roles and their router. The engine runs as without Ray.
+engine's own command with its rank, and ends the engine when the actor ends. This works for every
+release, and for several roles and their router. The engine runs as it would without Ray.
 
 Common alternatives are more limited. `--use-ray` (0.5.10 and later) only turns schedulers into
 actors. It requires CUDA (0.5.23 srt/ray/scheduler_actor.py:131) and a process of the engine on a
@@ -146,7 +146,7 @@ if __name__ == "__main__":
 
 
 class RayRenderer(Renderer):
-    """Python program for `ray job submit`. All hosts of all servers are separate."""
+    """Python program for `ray job submit`. Each rank of each server runs on a separate host."""
 
     target = "ray"
     suffix: ClassVar[str] = ".py"

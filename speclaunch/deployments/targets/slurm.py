@@ -181,8 +181,10 @@ class SlurmRenderer(Renderer):
         found += [*router_refusals(deployment), *single_router_refusals(deployment)]
         options = deployment.options
         if deployment.runs_speclaunch and options.image and not options.shared_dir:
-            what = "speclaunch reads its recipe from a directory that all hosts share"
-            found.append(Problem(f"in a container, {what}", help="set deploy.shared_dir"))
+            what = (
+                "in a container, speclaunch reads its recipe from a directory that all hosts share"
+            )
+            found.append(Problem(what, help="set deploy.shared_dir to such a directory"))
         return found
 
     def render(self, deployment: Rendering) -> str:
@@ -416,7 +418,7 @@ class SrtSlurmRenderer(Renderer):
         sides = [_side(role) for role in deployment.roles]
         if sides not in (["aggregated"], ["prefill", "decode"], ["decode", "prefill"]):
             names = ", ".join(role.name for role in deployment.roles)
-            message = f"srt-slurm supports equal workers, or prefill and decode, but not {names}"
+            message = f"srt-slurm supports identical workers, or prefill and decode, not {names}"
             found.append(Problem(message, help="choose one role: --role NAME"))
         if any(role.gpus_per_node == 0 for role in deployment.roles):
             found.append(Problem("srt-slurm allocates GPUs, but this deployment uses none"))
@@ -427,7 +429,7 @@ class SrtSlurmRenderer(Renderer):
         return tuple(dict.fromkeys(found))
 
     def render(self, deployment: Rendering) -> str:
-        """Return the recipe."""
+        """Return srt-slurm's recipe."""
         comments = [
             " ".join(deployment.title.split()),
             *deployment.notes,

@@ -1,4 +1,4 @@
-"""Installation of the CPU engine: once, resumable, one process at a time; the source of its torch.
+"""Install the CPU engine (resumable, one process at a time), and choose the source of its torch.
 
 Each completed step leaves a mark in the virtual environment, so an interrupted run resumes after
 the last completed step. The manifest is written after the last step: if it exists, the engine is
@@ -65,7 +65,7 @@ READ_S = 5
 """Read timeout of an index in seconds; a query is retried once."""
 
 PROBE_S = 40.0
-"""Seconds after which an index that is still answering counts as unavailable."""
+"""Seconds after which an index without a complete answer counts as unavailable."""
 
 GPU_BUILD_BYTES = 10 * 2**30
 """Free disk space required by the GPU build: 2.7 GB downloaded, 5.3 GB unpacked (torch 2.13.0,
@@ -85,7 +85,7 @@ class Offer(Struct, frozen=True):
 
 
 class TorchSource(Struct, frozen=True):
-    """Requirement for pip, and its source."""
+    """pip's requirement for torch, and the index that offers it."""
 
     requirement: str
     options: tuple[str, ...]
@@ -187,7 +187,7 @@ def _package(line: str) -> str:
 
 
 class PipProgress:
-    """Filter for pip's output that adds the size and rate of downloads to ``scratch``.
+    """Filter for pip's output that adds the size and rate of the downloads in ``scratch``.
 
     ``scratch`` is pip's TMPDIR: downloads stay there until all of them are installed. With
     ``single``, only one package is downloaded, so the size that pip announces is the total.
@@ -201,7 +201,7 @@ class PipProgress:
         self._began = time.monotonic()
 
     def line(self, line: str) -> None:
-        """Process an output line of pip; pass it on if it shows pip's activity."""
+        """Report the activity that this line of pip's output shows, if any."""
         if not line.strip().startswith(_DOING):
             return
         if self._single and (announced := announced_bytes(line)) is not None:
@@ -297,15 +297,15 @@ class Installation(Struct, frozen=True):
             )
         if _numbers(libc) < OLDEST_GLIBC:
             raise InstallError(
-                f"{sglang} needs glibc 2.34 or newer; this has"
+                f"{sglang} needs glibc 2.34 or newer; this machine has"
                 f" {'a different C library' if libc == '-' else libc}",
                 "use a newer distribution (Debian 12, Ubuntu 22.04) or a container with one",
             )
         compiler = shlex.split(os.environ.get("CXX", "")) or ["c++"]
         if shutil.which(compiler[0]) is None:
             raise InstallError(
-                f"no C++ compiler found ({compiler[0]}): NGRAM speculation compiles its corpus",
-                "install g++ (on Debian and Ubuntu: build-essential), or name a compiler in CXX",
+                f"no C++ compiler found ({compiler[0]}): NGRAM has to compile its C++ corpus code",
+                "install g++ (on Debian and Ubuntu: build-essential), or set CXX to a C++ compiler",
             )
         if not self._is_marked("torch", TORCH):
             self._require_disk(DISK_BYTES)
@@ -472,7 +472,7 @@ STEPS: tuple[tuple[str, Act], ...] = (
     ("Install torch", Installation.install_torch),
     ("Install SGLang and its requirements", Installation.install_packages),
     ("Verify the engine", Installation.verify),
-    ("Compile the NGRAM corpus", Installation.compile_corpus),
+    ("Compile the NGRAM corpus code", Installation.compile_corpus),
 )
 
 
@@ -501,11 +501,12 @@ def install(
 ) -> CpuEngine:
     """Install the CPU engine of a release below ``home`` unless it is installed, and return it.
 
-    Returns at once if it is installed. Otherwise every step is passed to ``report``; this takes
-    about 2 minutes and 1.6 GiB with an available CPU build of torch. ``torch_index`` is the package
-    index for torch alone. ``force`` builds the environment again (models remain). ``python`` is the
-    interpreter to build it from, by default the current one. Raises ``InstallError``, also for a
-    release that cannot serve on a CPU, and ``InstallInterruptedError`` on Ctrl-C.
+    Returns at once if it is installed. Otherwise every step is passed to ``report``. With a CPU
+    build of torch, the installation takes about 2 minutes and 1.6 GiB. ``torch_index`` is the
+    package index for torch alone. ``force`` builds the environment again (models remain).
+    ``python`` is the interpreter to build it from, by default the current one. Raises
+    ``InstallError``, also for a release that cannot serve on a CPU, and ``InstallInterruptedError``
+    on Ctrl-C.
     """
     if (why_not := why_not_on_cpu(release)) is not None:
         raise InstallError(why_not, f"choose one of {', '.join(RELEASES)}")

@@ -84,7 +84,7 @@ def make_room(home: Path, needed: Collection[str]) -> list[str]:
         if gone is None:
             raise InstallError(
                 f"{len(found)} CPU engines installed on demand use "
-                f"{_total(found) / 2**30:.1f} GiB, and each of them is in use",
+                f"{_total(found) / 2**30:.1f} GiB, and each is in use or needed now",
                 "stop a server, then: speclaunch engine rm cpu --release VERSION",
             )
         remove_engine(gone.engine)

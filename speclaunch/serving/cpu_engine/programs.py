@@ -1,4 +1,4 @@
-"""Programs run by an installation, with every line logged: pip, tiny models, the NGRAM corpus."""
+"""Run and log the programs of an installation: pip, make_models.py, the NGRAM compilation."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def ensure_corpus(engine: CpuEngine, *, keep_open: tuple[int, ...] = ()) -> None
     )
     if ended.status != 0:
         raise InstallError(
-            f"the NGRAM corpus did not compile: {ended.last_error()}",
+            f"the NGRAM corpus code did not compile: {ended.last_error()}",
             f"see the compiler output in the log, then {AGAIN}",
             engine.log,
         )

@@ -1,4 +1,4 @@
-"""Facts of this machine, gathered once with a time limit, and the lines of the checks on them.
+"""Facts of this machine, gathered once within a time limit, and the lines of the checks.
 
 `MachineFacts` is frozen, so a check is a pure function of it. An unknown value is an `UnknownFact`.
 """
@@ -99,7 +99,7 @@ class MachineMemory(Struct, frozen=True):
     """Limit of a container or a control group; None if unlimited."""
     used_of_limit: int | None = None
     cpus: float = 1
-    """Processors that this process may run on, including a quota."""
+    """Processors that this process may use; fractional with a quota."""
     machine_cpus: int = 1
 
 
@@ -117,9 +117,9 @@ class Hub(Struct, frozen=True):
 
     cache: Path
     token: str | None = None
-    """Location of an access token, never the token itself."""
+    """Variable or file with the access token, never the token itself; None without a token."""
     offline: str | None = None
-    """Name of a set variable that forbids downloads."""
+    """Environment variable that forbids downloads; None if no such variable is set."""
     modelscope: bool = False
     """True if models come from ModelScope, whose cache is not inspected."""
 
@@ -134,14 +134,15 @@ class LocalModel(Struct, frozen=True):
     is_path: bool = False
     """True for a directory, False for a name on the hub."""
     present: bool = False
-    """True if the directory exists, or a downloaded snapshot with a config.json."""
+    """True if the directory has a config.json, the file exists, or the hub cache has the
+    weights."""
     generated: bool = False
-    """True for a tiny model that the launch makes."""
+    """True for a tiny model that the launch creates."""
     unfinished: int = 0
     """Number of unfinished downloads."""
     unfinished_bytes: int = 0
     weight_files: bool | None = None
-    """True if the directory holds any weights; None: not inspected."""
+    """True if the directory contains any weights; None: not inspected."""
     checkpoint: Checkpoint | None = None
     unknown: UnknownFact | None = None
     """Reason for missing facts of the checkpoint."""
@@ -156,9 +157,9 @@ class Port(Struct, frozen=True):
     refused: str | None = None
     """Error if the port cannot be bound; None if it can."""
     holder: int | None = None
-    """Process that listens there, if visible."""
+    """ID of the process that listens there; None if it is not visible."""
     free: int | None = None
-    """A free port nearby."""
+    """A free port nearby, if one was found."""
 
 
 class Tools(Struct, frozen=True):
@@ -194,11 +195,10 @@ class RecipeNeeds(Struct, frozen=True):
     hardware: str | None = None
     """Hardware for the rules, as text for users."""
     elsewhere: bool = False
-    """True if the explicit hardware is a different machine's. Then no problem here prevents the
-    launch.
-    """
+    """True if `--hardware` describes another machine. Problems of this machine then do not prevent
+    the launch."""
     meant_for: str | None = None
-    """Hardware that the recipe names, if this machine's differs."""
+    """Hardware that the recipe names, if it differs from this machine's."""
     device: str | None = None
     gpus: int | None = None
     """GPUs that each machine needs; None: unknown."""
@@ -217,7 +217,7 @@ class RecipeNeeds(Struct, frozen=True):
 
 
 class MachineFacts(Struct, frozen=True):
-    """Facts of this machine."""
+    """Facts of this machine that the checks read."""
 
     own: OwnInstallation
     runtime: Runtime | UnknownFact = NOT_READ
@@ -256,7 +256,7 @@ SECONDS = 5.0
 
 
 class NoAnswer(UnknownFact, frozen=True):
-    """A task that did not answer in time."""
+    """Fact of a task that did not end in time."""
 
 
 class PendingAnswer(Generic[T]):
@@ -313,7 +313,7 @@ class CheckState(StrEnum):
     NOTE = "note"
     """No problem, but useful to know."""
     UNKNOWN = "unknown"
-    """No result."""
+    """The check has no result."""
     WARNING = "warning"
     """Likely to fail, or costly."""
     ERROR = "error"

@@ -1,4 +1,4 @@
-"""Gather the facts of machine and recipe. No other module of the doctor inspects the machine."""
+"""Gather the facts of the machine and the recipe. The checks read nothing else."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ T = TypeVar("T")
 
 
 class RecipeResults(Struct, frozen=True):
-    """Results of the rules for a recipe. `plan` belongs to the first requested version."""
+    """Results of the rules for a recipe. `plan` is the plan for the first of `versions`."""
 
     plan: Plan
     findings: tuple[Finding, ...]
     skipped: tuple[SkippedRule, ...]
     versions: tuple[str, ...]
     examined: tuple[CheckedRequest, ...] = ()
-    """Results by version, for further queries."""
+    """Checked request of each version, for the engine's own checks."""
 
 
 def is_cpu(recipe: Recipe) -> bool:
@@ -146,7 +146,8 @@ def versions_to_check(
             pass
     fitting = [version for version in held_versions() if engine.specifier.contains(version)]
     if not fitting:
-        message = f"no known release can serve it: it needs {' and '.join(engine.needs)}"
+        needs = " and ".join(engine.needs)
+        message = f"no known SGLang release can serve this recipe, which needs {needs}"
         raise InputError(message, recipe.place("engine", "version"))
     return (fitting[-1],)
 
@@ -180,7 +181,7 @@ def check_recipe(
 def with_other_roles(
     results: RecipeResults, recipe: Recipe, lookup: Lookup, rules: tuple[Rule, ...]
 ) -> RecipeResults:
-    """Return the results with findings across the roles of a recipe, at each version."""
+    """Return the results with the findings across a recipe's roles added, for each version."""
 
     more = [
         finding
@@ -193,9 +194,8 @@ def with_other_roles(
 def with_engine_checks(
     results: RecipeResults, asker: EngineQuerier, recipe: Recipe, python: Path | None
 ) -> RecipeResults:
-    """Return the results with the engines' own checks, each for its version. Raises
-    NoJudgeError.
-    """
+    """Return the results with the findings of each version's own engine check added. Raises
+    NoJudgeError."""
     from speclaunch.checks import engine_findings  # noqa: PLC0415
 
     findings, skipped = list(results.findings), list(results.skipped)
@@ -209,7 +209,7 @@ def with_engine_checks(
 
 
 def known_python(runtime: object) -> Path | None:
-    """Return the interpreter of a detected engine, or None."""
+    """Return the interpreter of a detected engine; None if it was not found or not executed."""
     return runtime.interpreter if isinstance(runtime, Runtime) and runtime.executed else None
 
 
@@ -298,7 +298,7 @@ _ONLINE_SECONDS = 90.0
 
 
 class DoctorRequest(Struct, frozen=True):
-    """Options of the command line."""
+    """Options of `speclaunch doctor`."""
 
     recipe: Recipe | None = None
     complete_recipe: Recipe | None = None
@@ -307,15 +307,17 @@ class DoctorRequest(Struct, frozen=True):
     lookup: Lookup = field(default_factory=Lookup)
     """Lookup with the explicit hardware, if any."""
     asker: EngineQuerier | None = None
-    """EngineQuerier that queries the engine about the recipe; None for no queries."""
+    """Querier for the engine's own checks of the recipe; None to skip them."""
 
 
 def gather(
     request: DoctorRequest, home: Path
 ) -> tuple[MachineFacts, RecipeResults | UnknownFact | None]:
-    """Return all facts, and the rules' results (None without a recipe).
+    """Return the machine's facts and the rules' results. The results are None without a recipe, and
+    an UnknownFact if the rules did not end in time or raised an error.
 
-    `home`: directory of speclaunch. Raises InputError if no version can serve the recipe.
+    `home`: speclaunch's own directory, not the user's. Raises InputError if no version can serve
+    the recipe.
     """
     recipe = request.recipe
     cpu = CpuEngine(home)

@@ -214,7 +214,8 @@ _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
 def read_hub(env: Mapping[str, str], home: Path) -> Hub:
-    """Return the hub settings of a process with `env` (huggingface_hub constants.py)."""
+    """Return the hub settings for the environment `env` and the user's `home` (huggingface_hub
+    constants.py)."""
     return Hub(
         hub_cache(env, home),
         _token(env, hub_home(env, home)),
@@ -226,9 +227,8 @@ def read_hub(env: Mapping[str, str], home: Path) -> Hub:
 def read_model(
     role: str, name: str, hub: Hub, made: Path, known: Checkpoint | UnknownFact | None = None
 ) -> LocalModel:
-    """Return the local state of a checkpoint. `made`: directory of the tiny models; `known`: its
-    facts.
-    """
+    """Return the local state of a checkpoint. `made`: directory of the tiny models; `known`: the
+    checkpoint's facts, or the reason for missing facts."""
     model = LocalModel(
         role,
         name,
@@ -301,9 +301,8 @@ def _is_true(text: str | None) -> bool:
 
 
 _TITLE = "sglang::"
-"""Title prefix of the engine's own processes: sglang::scheduler_TP0, sglang::detokenizer (0.4.6
-on).
-"""
+"""Title prefix of the engine's own processes: sglang::scheduler_TP0, sglang::detokenizer (0.4.6 and
+later)."""
 _MODULES = frozenset({"sglang.launch_server", "sglang.srt.entrypoints.http_server"})
 _DEFAULT_PORT = 30000
 _COMMANDS = frozenset({"sglang", "sglang.cli.main"})
@@ -316,7 +315,7 @@ class Custody(StrEnum):
     """Supervision of an engine."""
 
     SPECLAUNCH = "speclaunch"
-    """A live speclaunch launch, which stops the engine when it ends."""
+    """A running launch supervises the engine, and stops it when the launch ends."""
     PARENT = "parent"
     """The engine's parent is the process that started it."""
     SERVICE = "service"
@@ -334,7 +333,7 @@ class EngineTree(Struct, frozen=True):
     members: tuple[Process, ...]
     custody: Custody
     keeper: int | None = None
-    """Process that supervises the engine."""
+    """ID of the process that supervises the engine, or of a zombie's parent; else None."""
 
     @property
     def port(self) -> int | None:

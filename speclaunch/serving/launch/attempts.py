@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Diagnose = Callable[..., "Diagnosis"]
 """Function from an engine's log to its diagnosis (`Planner.diagnose`)."""
 Ladder = Callable[[Sequence[Attempt]], Rung | LadderEnd]
-"""Function that returns the next rung after these attempts; the last one ran out of memory."""
+"""Function that returns the next rung after these attempts; the last attempt ran out of memory."""
 
 
 class RestartPolicy(Struct):
@@ -93,7 +93,7 @@ class EngineStarts(Struct, kw_only=True):
     """Maximum number of engine starts until an engine serves, which resets the count."""
     run_engine: Callable[[EngineSpec, LaunchObserver, Interrupts], EngineOutcome] = supervise
     ended: Callable[[Attempt, EngineOutcome], None] = lambda *_: None
-    """Callback for every ended attempt, for the record."""
+    """Callback that records every ended attempt."""
     _attempts: list[Attempt] = []
 
     def _attempt(
@@ -132,7 +132,7 @@ class Launching(EngineStarts, kw_only=True):
     """Changes that served in this launch."""
 
     def run(self, changes: Mapping[str, Any], rung: Rung | None = None) -> Conclusion:
-        """Run attempts, from `changes` on, until none is possible; return the result."""
+        """Run attempts, starting with `changes`, until no attempt follows; return the result."""
         while True:
             number = len(self._attempts) + 1
             order = self.order(number, changes)
@@ -215,7 +215,7 @@ def why_it_failed(outcome: EngineOutcome, diagnosis: Diagnosis | None) -> str:
 
 
 def exit_code(outcome: EngineOutcome) -> ExitCode:
-    """Return the exit code of an outcome."""
+    """Return the exit code that speclaunch reports for an outcome."""
     if outcome.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED
     finished = outcome.ending is Ending.DIED and not failed(outcome)

@@ -28,17 +28,17 @@ from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.planner import Attempt
 
 ABOVE = "mem_fraction_static_above"
-"""Key in `Diagnosis.numbers`: the lowest fraction that the engine's message names."""
+"""Key in `Diagnosis.numbers` for the fraction that the engine's message asks to exceed."""
 _TOKENS = re.compile(r"([\d,]+) tokens")
 _POOL_TOO_LARGE = frozenset({"pool-exceeds-machine", "killed-filling-pool"})
 _LOADS = (Phase.WEIGHTS, Phase.DRAFT_WEIGHTS)
 
 
 class Observation(Struct, frozen=True):
-    """Failed start caused by a memory shortage."""
+    """Start that failed because memory ran out."""
 
     changes: Mapping[str, Any]
-    """All changes of the attempt to the recipe."""
+    """All changes to the recipe in this attempt."""
     fraction: float | None
     """Effective `mem_fraction_static`; None if unknown."""
     cause: Cause
@@ -177,7 +177,8 @@ settings that leave less memory free than the observed excess are not tried.
 _SCARCE = -0.75
 """Largest share by which the estimates are expected to be too high."""
 ROOM_FOR_ERROR = 0.03
-"""Minimum width of a range of fractions; below it, step one more setting instead."""
+"""Minimum width of a range of fractions; in a narrower range, another setting is changed
+instead."""
 _LATER = 0.6
 """Expected share of the estimates for memory that the failed start had not yet used."""
 _FIXED = 0.3
@@ -197,8 +198,7 @@ class Excess(Struct, frozen=True):
 
     def scale(self, plan: Plan) -> float:
         """Return the share of this excess to expect with other settings. Graphs shrink with the
-        largest batch; a batch only if both its prompts and its drafts do.
-        """
+        largest batch. A running batch shrinks only if both its prompts and its drafts shrink."""
         if self.least <= 0:
             return 1.0
         drafts = _number(plan, TOKENS) / _number(self.plan, TOKENS)
@@ -237,8 +237,8 @@ class Calibration(Struct, frozen=True):
         """Return the range of fractions that should work with these changes; None if the budget is
         unknown.
 
-        `reserve`: share of the estimates to leave free, whatever growth failed starts suggest.
-        `room`: minimum for the pool.
+        `reserve`: share of the estimates to leave free, regardless of what failed starts suggest.
+        `room`: minimum share of the memory for the pool.
         """
         predicted = self.predictor.bounds(changes)
         if predicted is None:
@@ -252,7 +252,8 @@ class Calibration(Struct, frozen=True):
         return Bounds(low, min(high, self._pool_ceiling(low)))
 
     def below(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return `bounds` or None, capped at the last fraction if the error says to lower it."""
+        """Return `bounds`, capped at the last fraction if that fraction was too high; None if
+        unknown."""
         bounds, last = self.bounds(changes), self.observations[-1]
         if bounds is None or last.direction is not Direction.LOWER or last.fraction is None:
             return bounds
@@ -304,9 +305,8 @@ class Calibration(Struct, frozen=True):
 
 
 def too_low(observations: Sequence[Observation], changes: Mapping[str, Any]) -> float:
-    """Return the largest fraction that was too low. Fewer requests or draft tokens help only if the
-    engine reported so; graphs do not.
-    """
+    """Return the largest fraction that was too low; 0 if none was. A failure that other changes can
+    fix applies only to the same settings."""
     found = 0.0
     for seen in observations:
         if seen.direction is not Direction.RAISE:
@@ -366,9 +366,8 @@ def _most_shift(predictor: Predictor, observations: Sequence[Observation]) -> fl
 
 
 def needed_tokens(predictor: Predictor, observations: Sequence[Observation]) -> float:
-    """Return the predicted KV tokens that the next settings need: clearly more than those that
-    served without room for the requests. 0 if unknown.
-    """
+    """Return the predicted KV tokens that the next settings need: `ENOUGH_MORE` times the largest
+    pool that was too small for the requests; 0 if none was."""
     short = [
         predictor.budget(seen.changes).tokens or 0
         for seen in observations

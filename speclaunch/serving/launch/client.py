@@ -103,8 +103,7 @@ class EngineClient:
     """HTTP client of one engine. Its methods raise EngineError. `timeout`: total seconds for an
     answer.
 
-    It lives as long as the engine, so it uses only the standard library. It ignores
-    proxies because the engine is on this machine.
+    It uses only the standard library, and ignores proxies because the engine is on this machine.
     """
 
     def __init__(self, address: Address) -> None:
@@ -315,7 +314,7 @@ def check_answers(
         )
     draft = info.get("speculative_draft_model_path")
     if requested in _NEEDS_DRAFT and draft in (None, info.get("model_path")):
-        warnings.append(f"{requested} runs with the target as its own draft: set a draft model")
+        warnings.append(f"{requested} runs with the target as its own draft; set a draft model")
     return Verification(
         generation, algorithm, _changes(info, rendered), tuple(problems), tuple(warnings)
     )

@@ -4,9 +4,9 @@ The engine's header is `[%(asctime)s{ranks}] %(message)s` in every release from 
 0.5.23 (utils/common.py `configure_logger`), with `.%(msecs)03d` under SGLANG_LOG_MS. The ranks are
 ` DP0 PP0 ATTN_CP0 TP0 EP0`, each only if there are several (managers/scheduler.py).
 
-`PATTERNS` is the only table of messages. The phases of a launch, the engine's last error and the
-diagnosis all read it. At `--log-level warning` the engine prints none of them, so readiness is
-queried over HTTP and never read from the log.
+`PATTERNS` is the only table of messages. The phases of a launch and the diagnosis both use it. At
+`--log-level warning` the engine prints none of them, so readiness is queried over HTTP and never
+read from the log.
 
 Sources: the log statements of the released wheels, 0.4.6.post5 to 0.5.23. Messages by release:
 model_executor/model_runner.py (weights, capture up to 0.5.16), mem_cache/memory_pool.py (pool),
@@ -175,7 +175,8 @@ def may_be_milestone(text: str) -> bool:
 
 
 def mark_of(text: str) -> tuple[LogMark, re.Match[str]] | None:
-    """Return the mark of an engine's line without its header; None for any other line."""
+    """Return the mark and the match of an engine's line, given without its header; None without a
+    mark."""
     if may_be_milestone(text):
         for mark, pattern in PATTERNS:
             found = pattern.match(text)
@@ -185,9 +186,8 @@ def mark_of(text: str) -> tuple[LogMark, re.Match[str]] | None:
 
 
 LONGEST = 32_768
-"""Maximum characters inspected per line. `server_args=…` has some 20,000, with the memory settings
-near the beginning.
-"""
+"""Maximum characters inspected per line. `server_args=…` has about 20,000, with the memory settings
+near the beginning."""
 
 _LONGEST_LINE = 1 << 16
 """Maximum bytes per piece of an endless line, to bound the memory."""
@@ -201,23 +201,23 @@ _HEADER = re.compile(
 )
 _COLORS = re.compile(r"\x1b(?:\[[0-9;:?]{0,20}[ -/]{0,2}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\))")
 _ACTOR = re.compile(r"\((?P<name>[\w.:<>=-]{1,80} pid=\d{1,9}(?:, ip=[\w.:]{1,45})?)\) ?")
-"""Ray: `(SGLangEngine pid=123, ip=10.0.0.1) `."""
+"""Line prefix of Ray: `(SGLangEngine pid=123, ip=10.0.0.1) `."""
 _POD = re.compile(r"\[(?P<name>(?:pod|container|service)/[^\]\s]{1,250})\] ")
-"""`kubectl logs --prefix`."""
+"""Line prefix of `kubectl logs --prefix`."""
 _SERVICE = re.compile(r"(?P<name>[\w.-]{1,80}) {1,60}\| ?")
-"""`docker compose logs`."""
+"""Line prefix of `docker compose logs`."""
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d) "
     r"(?:(?:stdout|stderr) [FP] |[\w.-]{1,64} [\w./@-]{1,64}\[\d{1,9}\]: )?"
 )
-"""`docker logs -t`, the files of a container runtime, `journalctl -o short-iso`."""
+"""Line prefix of `docker logs -t`, container runtimes and `journalctl -o short-iso`."""
 _SYSLOG = re.compile(
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? [\w.-]{1,64} "
     r"[\w./@-]{1,64}(?:\[\d{1,9}\])?: "
 )
-"""journald and syslog."""
+"""Line prefix of journald and syslog."""
 _TASK = re.compile(r"\d{1,5}: (?=\[|Traceback|  |[A-Z]|[a-z_]+\.|$)")
-"""`srun --label`."""
+"""Line prefix of `srun --label`."""
 _AFTER_BAR = re.compile(r"\] ?(?=\[\d{4}-\d\d-\d\d \d\d:|Traceback \(most recent call last\):)")
 _BAR = re.compile(r"\d{1,3}%[^%]{0,300}<[^%\]]{1,60}\]$")
 """Progress bar (`0%|   | 0/4 [00:00<?, ?it/s]`): an error may follow on the same line."""
@@ -233,7 +233,7 @@ class LogLine(NamedTuple):
     raw: str
     """Unchanged line of the log."""
     text: str
-    """Text that the engine wrote."""
+    """Text of the line, without prefixes and the engine's header."""
     source: str
     """Actor, pod or service that a collector names as the source; distinguishes several engines."""
     stamped: bool

@@ -80,7 +80,7 @@ def marked(value: str, variable: str = RUN_VARIABLE) -> list[int]:
 
 
 def parents_by_pid() -> dict[int, int]:
-    """Return the parent of every living process."""
+    """Return the parent's id of every living process, by process id."""
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -368,7 +368,8 @@ def drain(fd: int) -> None:
 
 
 def read_order() -> dict[str, Any]:
-    """Return the first line of standard input, read by byte to leave later orders unread."""
+    """Return the first line of standard input, read byte by byte, so that later orders remain
+    unread."""
     line = bytearray()
     while not line.endswith(b"\n"):
         chunk = os.read(0, 1)

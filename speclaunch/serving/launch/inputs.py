@@ -74,7 +74,7 @@ def new_run_dir(recipe: Recipe) -> Path:
 
 
 def engine_argv(prepared: Prepared, secrets_file: Path | None) -> list[str]:
-    """Return the command line. `secrets_file` replaces the secret arguments that it can hold."""
+    """Return the command line. `secrets_file` replaces the secret arguments that it can contain."""
     argv = list(prepared.program)
     if secrets_file is not None:
         argv += ["--config", str(secrets_file)]
@@ -88,7 +88,8 @@ def secrets_file_of(prepared: Prepared, directory: Path) -> tuple[Path, str] | N
     """Return the path and the text of the private file with secret arguments, for the engine's
     `--config`.
 
-    None without secrets, if the user sets `--config`, or before 0.5.3, which has no `--config`.
+    None without secrets, if the user sets `--config`, or for releases before 0.5.3, which have no
+    `--config`.
     """
     secrets = {
         argument.flag.removeprefix("--"): str(argument.values[0])
@@ -223,7 +224,8 @@ def document(prepared: Prepared) -> dict[str, Any]:
 
 
 def environment(prepared: Prepared) -> dict[str, str | None]:
-    """Return the relevant variables (None: unset), inherited ones too, with secrets redacted."""
+    """Return the relevant variables, including inherited variables, with secrets redacted. None:
+    unset."""
     inherited = {n: v for n, v in os.environ.items() if _OF_THE_ENGINE.match(n)}
     merged: dict[str, str | None] = {**inherited, **prepared.overlay}
     return {

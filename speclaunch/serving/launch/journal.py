@@ -1,12 +1,12 @@
 """Records of a launch: its journal, sufficient to replay it, and the settings that served last.
 
 Every event rewrites `journal.json` in the run directory atomically, so the file is readable even if
-speclaunch is ended by `kill -9`. A full disk costs the journal, not the engine; the next event
-retries.
+speclaunch is ended by `kill -9`. On a full disk the engine continues without its journal; the next
+event retries.
 
-Last known good settings are those of a request, for the same engine and hardware. Each request has
-one file, named by its digest, with the settings that served, newest first. Files are read and
-written under a lock, and replaced atomically. The least recently used files are dropped.
+Last known good settings belong to one combination of settings, engine and hardware. Each
+combination has one file, named by its digest, with the changes that served, newest first. Files are
+read and written under a lock, and replaced atomically. The least recently used files are dropped.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class JournalHeader(Struct, frozen=True):
 
 
 class Journal:
-    """Journal of one launch, written as it happens."""
+    """Journal of one launch, written at every event."""
 
     def __init__(self, directory: Path, header: JournalHeader, secrets: Sequence[str]) -> None:
         """Begin a journal (see docs/reference/runs.md)."""
@@ -213,7 +213,7 @@ class Journal:
             self._write()
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Record that the engine is ready and was verified."""
+        """Record that the engine is ready, with the result of its verification."""
         self._last["ready_seconds"] = round(seconds, 3)
         self._last["verification"] = json_value(verification)
         if verification is None or verification.ok:
@@ -237,7 +237,7 @@ class Journal:
         self._write()
 
     def course(self, course: Mapping[str, Any]) -> None:
-        """Record the speculation of the serving engine over time."""
+        """Record the speculation statistics of the serving engine over time."""
         self._last["course"] = dict(course)
         self._write()
 
@@ -386,7 +386,8 @@ def recall(name: str) -> LastGood | None:
 
 
 def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None) -> None:
-    """Store the settings that served. Without changes, store nothing: the recipe itself served.
+    """Store the changes that served. Without changes, the recipe itself served: drop the key's
+    settings.
 
     An unwritable disk does not stop the launch; the next launch walks the ladder again.
     """

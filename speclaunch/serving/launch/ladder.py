@@ -100,8 +100,8 @@ def walk(
 def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mapping[str, Any] | None:
     """Return the settings to continue from; None if no step is possible.
 
-    They are unchanged if the engine names the fraction. Otherwise, the first setting that the
-    engine names is stepped once.
+    They are unchanged if the diagnosis names the fraction. Otherwise, the first setting that the
+    diagnosis names is stepped once.
     """
     if now.direction is not None:
         return now.settings
@@ -217,7 +217,8 @@ def _differs(now: Observation, changes: Mapping[str, Any]) -> bool:
 
 
 class Ladder:
-    """Recovery ladder of a deployment. `plan_with` resolves it with changed arguments."""
+    """Recovery ladder of a deployment. `plan_with` resolves the deployment with changed
+    arguments."""
 
     def __init__(
         self, settings: Recovery, plan_with: PlanWith, budget: BudgetOf = predict_budget
@@ -353,7 +354,7 @@ class Ladder:
         smallest = levels(self._predictor, now.settings, self._limits).smallest()
         others = alternatives(self._predictor, smallest)
         why = (
-            "no setting that recovery may change makes it fit: "
+            "no setting that recovery may change makes the deployment fit: "
             f"{binding(self._predictor, smallest)}"
         )
         return LadderEnd(f"{why}{self._both(now)}", _instead(others) or _remedy(now), True, others)
@@ -535,7 +536,7 @@ def _failure(budget: MemoryBudget) -> Diagnosis:
 
 _NOTHING = Cause(
     "forecast-weights-do-not-fit",
-    "the weights do not fit",
+    "the weights do not fit in memory",
     "The target's weights are larger than the memory.",
     "",
     memory=True,

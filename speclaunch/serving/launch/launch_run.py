@@ -252,7 +252,7 @@ class LaunchRun:
             self._journal.course(self._monitor.document())
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Record that the engine is ready. It counts as serving only if verification passed."""
+        """Record that the engine is ready. It counts as serving unless its verification failed."""
         start, journal = self._start, self._journal
         journal.ready(verification, seconds)
         if verification is None or verification.ok:

@@ -92,7 +92,7 @@ def lock_request(
 ) -> LockRequest:
     """Return the request to lock a recipe or one of its roles.
 
-    Raises InputError if it is a lock itself, or if its lock would replace another file.
+    Raises InputError if the recipe is a lock itself, or if its lock would replace another file.
     """
     path = recipe.lock_path
     if recipe.deployment.lock is not None or path == recipe.path:

@@ -75,7 +75,7 @@ class Attempt(Struct, frozen=True):
 
 
 class EngineCommand(Struct, frozen=True):
-    """Command for one set of changes, and its form in the journal."""
+    """Command for one set of changes, also with secrets redacted for the journal."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -146,7 +146,7 @@ class PlannedLaunch(Struct, frozen=True):
     memory_key: str
     """Key of the last known good settings (`journal.settings_key`)."""
     changes: Mapping[str, Any]
-    """Changes of the first attempt to the recipe."""
+    """Changes to the recipe for the first attempt."""
     rung: Rung | None
     """Reason for these changes if a failure was predicted."""
     announced: tuple[str, ...]
@@ -176,9 +176,8 @@ class PlannedLaunch(Struct, frozen=True):
 
 
 def without_model(section: Section) -> Section:
-    """Return a section's values without its validation library, which is large and not needed to
-    read attributes.
-    """
+    """Return a section's values as plain objects, without the validation library, which is large
+    and not needed to read attributes."""
 
     def plain(model: Any) -> Any:
         fields = getattr(type(model), "model_fields", None)
@@ -199,7 +198,7 @@ class PlannerResult(Struct, frozen=True):
     verbose: bool
     as_json: bool
     title: str | None
-    """Process title if the command line has secrets."""
+    """Process title if the command line has secrets, else None."""
 
 
 _to_supervisor: BinaryIO | None = None
@@ -223,7 +222,7 @@ def hand_over(handed: PlannerResult) -> NoReturn:
 
 
 class ForkedPlanner:
-    """The planner as seen by the waiting process."""
+    """Handle of the planner in the waiting process."""
 
     def __init__(self, pid: int, pipe: BinaryIO) -> None:
         self._pid, self._pipe = pid, pipe
@@ -267,7 +266,7 @@ class ForkedPlanner:
 
 
 def fork_planner() -> ForkedPlanner | None:
-    """Fork. Return None in the planner, which continues to plan and to `hand_over`.
+    """Fork. Return None in the planner, which then plans and calls `hand_over`.
 
     Call it while the process has only one thread, before much is loaded.
     """

@@ -53,8 +53,7 @@ class PreflightResult(Struct, frozen=True):
 
     name: str
     findings: tuple[Finding, ...]
-    """Findings without those about the engine's own changes (info), which `plan` and `lint` show.
-    """
+    """Findings except those of info severity, which `plan` and `lint` show."""
     absent: tuple[Problem, ...] = ()
     """Paths missing on this machine, which also stop a launch."""
 
@@ -111,9 +110,8 @@ def with_other_roles(
     lookup: Lookup,
     rules: Iterable[Rule],
 ) -> PreflightResult:
-    """Return the result with findings across the recipe's roles. A role that does not match the
-    others cannot serve with them.
-    """
+    """Return the result with the findings across the recipe's roles added. A role that does not
+    match the others cannot serve with them."""
 
     across = findings_across(recipe, prepared.catalogue.version, lookup, rules)
     more = tuple(finding for finding in across if finding.severity is not Severity.INFO)

@@ -25,7 +25,8 @@ from speclaunch.serving.launch.guard import drain
 
 
 class Interrupts:
-    """Recorder of SIGINT, SIGTERM and SIGHUP while an engine runs; raises nothing."""
+    """Recorder of SIGINT, SIGTERM and SIGHUP while an engine runs. The signals raise no
+    exceptions."""
 
     _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -125,7 +126,7 @@ class EngineProcess:
         log_keep: int = 3,
         until: float | None = None,
     ) -> None:
-        """Start `argv` with exactly `env`; its output goes to the file `log`.
+        """Start `argv` with exactly `env`; its output is written to the file `log`.
 
         A log larger than `log_max_bytes` is renamed to `….1`; `log_keep` such files are stored.
         `secrets` are redacted in the log. `private_files` are deleted when the engine has ended,
@@ -294,7 +295,7 @@ OUTPUT = "speclaunch.log"
 
 
 class Announcer:
-    """Child's end of the pipe."""
+    """Child's end of the pipe to the parent of a detached launch."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -305,7 +306,7 @@ class Announcer:
             os.write(self._fd, json.dumps(message).encode() + b"\n")
 
     def close(self) -> None:
-        """Close the pipe: the parent returns."""
+        """Close the pipe, so that the parent returns."""
         with contextlib.suppress(OSError):
             os.close(self._fd)
 

@@ -64,7 +64,7 @@ class HeldLock:
 
 
 def acquire(name: str, holder: Holder) -> HeldLock | Holder | None:
-    """Return the acquired lock `name`, or its other holder; None if locks are unsupported here.
+    """Return the acquired lock `name`, or the launch that holds it; None if locks are unsupported.
 
     A full file system, or one without locks, must not prevent an engine from starting.
     """
@@ -240,8 +240,8 @@ def list_runs(directory: Path | None = None) -> list[Run]:
 
 
 def find_run(name: str, directory: Path | None = None, *, alive: bool = False) -> Run:
-    """Return the launch with that name, process id, port or recipe (its newest launch). `last`: the
-    newest launch.
+    """Return the launch with that name, process id, port or recipe (the recipe's newest launch).
+    `last`: the newest launch.
 
     Raises InputError if there is none.
     """

@@ -205,9 +205,8 @@ class Session(Struct):
         return self.max_attempts or self.deployment.recovery.max_attempts
 
     def known_good(self) -> journal.LastGood | None:
-        """Return the last known good settings for this recipe, engine and hardware; None if
-        unusable.
-        """
+        """Return the last known good settings for this recipe, engine and hardware; None if there
+        are none or they may not be used."""
         shared = self.deployment.launch.agreement.directory is not None
         if self.fresh or shared or not self.recovers:
             return None  # ranks that agree share their known good settings
@@ -312,8 +311,8 @@ class Session(Struct):
     def write_lock(self, changes: Mapping[str, Any], accept_length: float | None) -> Path:
         """Write the lock of the deployment that served with these changes; return its path.
 
-        `accept_length`: acceptance length of its first generation. Stored results apply only
-        without changes. Raises LaunchError.
+        `accept_length`: acceptance length of its first generation. Certificates of the request are
+        included only without changes. Raises LaunchError.
         """
         from speclaunch.deployments import LockedCertificate  # noqa: PLC0415  on request
         from speclaunch.serving.launch.lock import write_lock  # noqa: PLC0415

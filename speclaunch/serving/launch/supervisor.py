@@ -53,7 +53,7 @@ class LaunchObserver(Protocol):
         """Handle lines that the engine printed."""
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Handle an engine that is ready and was verified."""
+        """Handle a ready engine. `verification` is None if it was not verified."""
 
     def stopping(self, why: str) -> None:
         """Handle the stop of the engine. Without a reason, the stop is final."""
@@ -91,9 +91,8 @@ def undisturbed(observer: LaunchObserver) -> LaunchObserver:
 
 
 class Notifier:
-    """Sender of states to the socket in `NOTIFY_SOCKET` (see sd_notify(3)); inactive if it is
-    unset.
-    """
+    """Sender of states to the socket in `NOTIFY_SOCKET` (see sd_notify(3)); inactive if the
+    variable is unset."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = environment.get("NOTIFY_SOCKET") or None

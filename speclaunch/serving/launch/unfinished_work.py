@@ -18,7 +18,7 @@ VERSION = 1
 
 
 class Progress(Struct, frozen=True):
-    """Finished parts of long work."""
+    """Finished parts of resumable work."""
 
     @property
     def saved(self) -> str:
@@ -30,7 +30,7 @@ Done = TypeVar("Done", bound=Progress)
 
 
 def digest(data: object) -> str:
-    """Return a digest of plain data that determines the work."""
+    """Return a digest of the plain data that identifies the work."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -130,7 +130,7 @@ class HangDetector(Struct):
 
 
 class Watchdog(Struct):
-    """Thread that watches one engine. `hung` holds the reason once it hangs."""
+    """Thread that watches one engine. `hung` is the reason once the engine hangs."""
 
     settings: Settings
     probe: EngineProbe
@@ -207,9 +207,8 @@ class EngineProbe:
         self._paths = ["/metrics", "/v1/loads", "/get_load"]
 
     def generate(self, timeout: float) -> ProbeAnswer:
-        """Return the answer to a request for one token. Its prompt is token ids, which an engine
-        without a tokenizer also accepts.
-        """
+        """Return the answer to a request for one token. The prompt consists of token ids, which an
+        engine without a tokenizer also accepts."""
         body = {"input_ids": _PROMPT, "sampling_params": {"max_new_tokens": 1, "temperature": 0}}
         try:
             answer = self._client.post("/generate", body, timeout)
@@ -229,7 +228,7 @@ class EngineProbe:
 
 
 def stopped_process(pid: int | None) -> str | None:
-    """Return the text for a stopped process (SIGSTOP) of the engine; None if none is stopped."""
+    """Describe a stopped process (SIGSTOP) of the engine; return None if no process is stopped."""
     if pid is None:
         return None
     try:
@@ -315,9 +314,8 @@ class SpeculationMonitor(Struct):
     _is_tested: bool = True
 
     def begin(self, rendered: RenderedArgs, settings: object) -> None:
-        """Begin to monitor a new engine. Adaptive speculation is not tested, because it changes its
-        own length.
-        """
+        """Begin to monitor a new engine. Adaptive speculation is not tested, because it changes the
+        draft length while serving."""
         if settings != self._settings:
             self._tests = {}
         for test in self._tests.values():
@@ -363,7 +361,7 @@ class SpeculationMonitor(Struct):
 
 
 def run_hook(program: Path, facts: Mapping[str, object], log: Path) -> LaunchThread:
-    """Return the started thread that runs a user's program, with the facts as environment
+    """Start and return a thread that runs a user's program, with the facts as environment
     variables.
 
     The program's output is written to `log`. It receives no arguments, input or secrets, and is

@@ -173,7 +173,7 @@ def test_without_any_torch_nothing_is_fetched(
     [
         ("Linux aarch64 2.39", "Linux on x86-64 only; this is Linux on aarch64"),
         ("Darwin arm64 -", "Linux on x86-64 only; this is Darwin on arm64"),
-        ("Linux x86_64 2.31", r"needs glibc 2\.34 or newer; this has 2\.31"),
+        ("Linux x86_64 2.31", r"needs glibc 2\.34 or newer; this machine has 2\.31"),
         ("Linux x86_64 -", "needs glibc"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Prepare each Python process of a CPU engine; ``site`` imports this if its folder is on
+"""Prepare each Python process of a CPU engine; ``site`` imports this file if its folder is on
 PYTHONPATH.
 
 Nothing heavy is imported here: import hooks wait for ``sglang`` (see ``speclaunch_shim``). A user's

@@ -1,4 +1,5 @@
-"""Checks of the machine: functions from facts to check lines. If one crashes, others still run."""
+"""Checks of the machine. Each check is a function from facts to check lines. If one crashes, the
+others still run."""
 
 from __future__ import annotations
 

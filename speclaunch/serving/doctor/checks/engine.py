@@ -1,4 +1,5 @@
-"""Checks of speclaunch, of the engine's SGLang package, and of the compilers that it needs."""
+"""Checks of speclaunch, of the engine's SGLang package, and of the compilers that the engine
+needs."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ from speclaunch.serving.doctor.facts import (
 
 
 def check_python(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield one line: the speclaunch version, its Python and its home."""
+    """Yield one line: the versions of speclaunch and its Python, and speclaunch's home
+    directory."""
     own = found.own
     yield CheckLine(
         "speclaunch",
@@ -45,7 +47,7 @@ _INSTALL_CPU = "speclaunch engine install cpu"
 
 
 def check_engine(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield lines about the engine that a launch would start, and the CPU engine."""
+    """Yield lines about the engine that a launch would start, and about the CPU engine."""
     target = found.target
     if target is None or not target.cpu:
         yield from _engine(found, target)
@@ -112,7 +114,7 @@ def _known(runtime: Runtime, where: str) -> CheckLine:
     try:
         resolved = resolve_version(runtime.sglang or "")
     except UnknownVersion as error:
-        why = f"{error}: its arguments cannot be checked"
+        why = f"{error}: the engine's arguments cannot be checked"
         return CheckLine("engine", CheckState.WARNING, where, why, fix, command=True)
     if not resolved.exact:
         is_old = precedes(resolved.requested, oldest)
@@ -168,9 +170,8 @@ def check_compilers(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
-    """Yield problems with NGRAM, whose corpus SGLang compiles at the first start (cpp_ngram, 0.5.4
-    and later).
-    """
+    """Yield problems with NGRAM, whose C++ code SGLang compiles at the first start (cpp_ngram,
+    0.5.4 and later)."""
     why = "SGLang needs it to build the C++ code of NGRAM at the first start"
     if tools.compiler is None:
         fix = "install g++ (Debian, Ubuntu: apt-get install g++)"
@@ -192,7 +193,7 @@ _WATCHED = {
     *_KERNELS, "torch", "torchvision", "torchaudio", "transformers", "flashinfer-python",
     "flashinfer-cubin", "sgl-deep-gemm", "xgrammar", "torch-memory-saver", "apache-tvm-ffi",
 }  # fmt: skip
-"""Packages that crash or produce wrong output in a wrong version; other mismatches are minor."""
+"""Packages whose wrong versions cause crashes or wrong output; other mismatches are minor."""
 _FLASHINFER_BINARIES = ("flashinfer-cubin", "flashinfer-jit-cache")
 _SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
 _SHOWN = 6
@@ -213,9 +214,8 @@ class _Mismatch(Struct, frozen=True):
 
 
 def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield mismatched packages; nothing without an engine, or for the CPU engine, which is pinned
-    completely.
-    """
+    """Yield mismatched packages; nothing without an engine or for the CPU engine, whose packages
+    are all pinned."""
     runtime, packages = found.runtime, found.packages
     if (found.target is not None and found.target.cpu) or not isinstance(runtime, Runtime):
         return
@@ -265,7 +265,7 @@ def _below_minimum(found: MachineFacts, packages: Packages) -> Iterator[CheckLin
 
 
 def _is_skipped(found: MachineFacts, name: str) -> bool:
-    """True if a variable disables the check of a package (0.5.1 and later; engine.py)."""
+    """True if a variable disables SGLang's check of a package (0.5.1 and later; engine.py)."""
     runtime = found.runtime
     version = (isinstance(runtime, Runtime) and runtime.sglang) or "0"
     since = "0.5.1" if name in _KERNELS else "0.5.7"
@@ -289,7 +289,8 @@ def _two_kernels(packages: Packages, found: MachineFacts) -> Iterator[CheckLine]
 
 
 def _flashinfer(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
-    """Yield mismatches of flashinfer and its binaries: versions must be equal (its jit/env.py)."""
+    """Yield mismatches between flashinfer-python and its binary packages, whose versions must be
+    equal (flashinfer-python 0.6.17, flashinfer/jit/env.py)."""
     main = packages.installed.get("flashinfer-python")
     if main is None or _is_set(found, "FLASHINFER_DISABLE_VERSION_CHECK"):
         return

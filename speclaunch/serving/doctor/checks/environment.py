@@ -1,4 +1,4 @@
-"""Checks of variables that change the engine's behavior, proxies, engines and the port."""
+"""Checks of environment variables, the proxy, running engines and the port."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SLOW = "CUDA_LAUNCH_BLOCKING"
 def check_variables(found: MachineFacts) -> Iterator[CheckLine]:
     """Yield the variables that are set, and engine variables that this version does not read.
 
-    With a recipe the rules check the engine's own variables (SPL007, SPL008).
+    With a recipe, the rules check the engine's own variables (SPL007, SPL008).
     """
     own = found.target.own_variables if found.target is not None else frozenset()
     families = (*ENGINE_VARIABLES, *_FAMILIES)
@@ -236,7 +236,7 @@ def _age(seconds: float) -> str:
 
 
 def check_port(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield one line that states whether the port is free, or who holds it."""
+    """Yield one line that states whether the port is free, or why it cannot be used."""
     port = found.port
     if isinstance(port, UnknownFact):
         yield CheckLine("port", CheckState.UNKNOWN, f"unknown: {port.why}")

@@ -1,4 +1,4 @@
-"""Checks of main memory, limits and disks, and of the recipe's fit."""
+"""Checks of main memory, limits, disks, driver and GPUs, and of the recipe's memory fit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GIB = 1 << 30
 _CPU_ENGINE = 2 * _GIB
 """Memory of the CPU engine with a tiny model: about 1.5 GiB (measured on 0.5.23), rounded up."""
 _GPU_ENGINE = 8 * _GIB
-"""Memory below which a GPU engine's processes alone are tight."""
+"""Main memory, in bytes, that the processes of a GPU engine need at least."""
 _SHARED = 1 * _GIB
 """Shared memory for NCCL and the engine's ranks; docker's default is 64 MB."""
 
@@ -104,8 +104,8 @@ def _shared(found: MachineFacts, target: RecipeNeeds | None) -> CheckLine:
             CheckState.WARNING,
             text,
             "the ranks communicate through it: NCCL fails with a system error or a bus error",
-            "docker run --shm-size 32g (or --ipc host); in Kubernetes an emptyDir of medium Memory"
-            f" at {volume.path}",
+            "use docker run --shm-size 32g (or --ipc host); in Kubernetes, mount an emptyDir of"
+            f" medium Memory at {volume.path}",
         )
     return CheckLine("shared-memory", CheckState.OK, text)
 
@@ -171,12 +171,12 @@ def _low(soft: int | None, hard: int | None, processes: int | None) -> Iterator[
             "limits",
             CheckState.WARNING if few else CheckState.NOTE,
             f"open files {_amount(soft)}, at most {hard}",
-            f"the engine needs {_FILES}, and refuses connections when they run out",
-            "docker run --ulimit nofile=65535; elsewhere nofile in /etc/security/limits.conf",
+            f"the engine needs {_FILES}; without a free file it refuses connections",
+            "use docker run --ulimit nofile=65535, or set nofile in /etc/security/limits.conf",
         )
     if processes is not None and processes < _FEW_PROCESSES:
         why = "threads count as processes: an engine and its compilers start thousands"
-        fix = "ulimit -u 65535, or nproc in /etc/security/limits.conf"
+        fix = "run ulimit -u 65535, or set nproc in /etc/security/limits.conf"
         yield CheckLine("limits", CheckState.WARNING, f"processes {processes}", why, fix)
 
 
@@ -236,13 +236,13 @@ def _elsewhere(volume: DiskVolume) -> str:
 
 
 _MINIMUM = {11: 450, 12: 525, 13: 580}
-"""First driver branch that runs all minor versions of a CUDA major version ("minor version
-compatibility", docs.nvidia.com/deploy/cuda-compatibility). Later major versions are unknown.
-"""
+"""By CUDA major version, the first driver branch that runs all its minor versions ("minor version
+compatibility", docs.nvidia.com/deploy/cuda-compatibility). The requirements of later major versions
+are unknown."""
 
 
 def check_driver(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield lines about the driver; nothing without an NVIDIA GPU, which the GPU lines report."""
+    """Yield a line about the NVIDIA driver; nothing without an NVIDIA GPU."""
     hardware, packages = found.nvidia, found.packages
     if hardware is None:
         return
@@ -298,13 +298,13 @@ def _major(version: str) -> int | None:
 
 
 _OWN_SHARE = 0.03
-"""Share of a GPU that the driver reserves for itself: it counts as unused."""
+"""Share of a GPU's memory that the driver reserves for itself; it counts as unused."""
 _SWITCHES = {
     gpu_topic.BALANCE_CHECK: FALSE_TEXTS,
     "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": TRUE_TEXTS,  # 0.5.3 to 0.5.20
     gpu_topic.NO_BALANCE_CHECK: TRUE_TEXTS,
 }
-"""Variables of all releases that turn the engine's error into a warning."""
+"""Variables and values that turn the engine's error about unbalanced memory into a warning."""
 
 
 def check_gpus(found: MachineFacts) -> Iterator[CheckLine]:
@@ -330,7 +330,9 @@ def _none(found: MachineFacts, why: UnknownFact, target: RecipeNeeds | None) -> 
     if makers:
         seen = f"found an accelerator from {' and '.join(makers)} that speclaunch cannot inspect"
         return CheckLine("gpu", CheckState.UNKNOWN, why.why, seen, why.help)
-    fix = "launch it on a machine with GPUs; check for other hardware with --hardware h100-80gb:8"
+    fix = (
+        "launch it on a machine with GPUs; to check for such a machine, use --hardware h100-80gb:8"
+    )
     needed = f"{target.name} needs {_many(target.gpus, 'a GPU')}"
     return CheckLine("gpu", CheckState.ERROR, why.why, needed, fix)
 

@@ -1,4 +1,4 @@
-"""Membership of a rank in the shared directory: its files, and how it joins, reads and leaves."""
+"""Membership of a rank in the shared directory: joining, reading, writing and leaving."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class DirectoryStore:
     def overwrite(self, name: str, data: bytes) -> None:
         """Overwrite a file that only this rank writes. All its versions must have the same length.
 
-        It overwrites in place: NFS revalidates a file on open, but may show a replaced file a
-        minute later. It also works on a full disk, because the blocks already exist.
+        The write is in place: NFS revalidates a file on open, but may still show a replaced file
+        for a minute. It also works on a full disk, because the blocks already exist.
         """
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -137,7 +137,7 @@ class DirectoryStore:
         return data
 
     def names(self) -> list[str]:
-        """Return the file names."""
+        """Return the names of all files except unfinished ones."""
         try:
             names = os.listdir(self._path)  # noqa: PTH208 - only names are needed
             return [name for name in names if not name.startswith(_TEMPORARY)]
@@ -181,7 +181,7 @@ def make_directory(path: Path) -> None:
 
 
 MARK = "SPECLAUNCH_RANK"
-"""Environment variable set for every engine of a life and inherited by its processes."""
+"""Environment variable that marks every engine of a rank's life, and the engine's processes."""
 
 
 def process_space() -> str:
@@ -203,11 +203,13 @@ def is_gone(joined: Joined) -> bool:
 
 
 _LENGTH = 16384
-"""Bytes of every file of known good settings: each write overwrites the previous one."""
+"""Length in bytes of every file of known good settings; each write overwrites the previous
+content."""
 
 
 def memory_key(keys: Mapping[str, str]) -> str:
-    """Return the key of known good settings, from the parts' keys (`journal.settings_key`)."""
+    """Return the key of known good settings, computed from the parts' keys
+    (`journal.settings_key`)."""
     return hashlib.sha256(json.dumps(dict(keys), sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -262,9 +264,8 @@ _SLACK_SECONDS = 2.0
 """Extra seconds before a lease expires for other ranks, to kill the holder's engine."""
 _TRIES = 100
 _LEASES, _LEASE_SECONDS = 10, 60.0
-"""Longest accepted lease of another rank: this multiple of this rank's lease, and at least these
-seconds. This rank could not wait for a longer lease to expire.
-"""
+"""Longest accepted lease of another rank: `_LEASES` times this rank's lease, but at least
+`_LEASE_SECONDS`. This rank could not wait for a longer lease to expire."""
 _NEW_JOB = "end this launch on every host, and start it with another launch.agreement.job"
 
 

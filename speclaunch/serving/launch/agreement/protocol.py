@@ -41,7 +41,7 @@ AGREED = frozenset(
 
 
 class Peer(Struct, frozen=True):
-    """Life of a rank that has joined, except this life."""
+    """A life that has joined, other than this rank's current life."""
 
     joined: Joined
     state: RankState | None
@@ -58,7 +58,7 @@ class View(Struct, frozen=True):
     peers: tuple[Peer, ...] = ()
     failures: tuple[Failure, ...] = ()
     served: int = -1
-    """Newest epoch with which all ranks served."""
+    """Newest epoch in which all ranks served; -1 if there is none."""
     known_good: Mapping[str, Mapping[str, Any]] | None = None
     """Known good changes of each part; looked up before the first decision."""
     fenced: bool = False
@@ -83,7 +83,8 @@ class Mine(Struct, frozen=True):
     world: Mapping[str, int]
     """Parts, and the number of ranks of each."""
     joined_at: int = -1
-    """Newest epoch when this rank joined."""
+    """Newest epoch when this life of the rank joined; -1 for the first life, or if there was
+    none."""
     epoch: int = -1
     engine: int = -1
     """Epoch for which this rank's engine was started; -1 without an engine."""
@@ -147,7 +148,7 @@ Action = Wait | Decide | AskLadder | Adopt | StartEngine | Ended | Lost
 
 
 def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in their order
-    """Return the next action."""
+    """Return this rank's next action."""
     if view.fenced:
         return Lost(f"another process has replaced {mine.name.member}")
     if view.damaged:

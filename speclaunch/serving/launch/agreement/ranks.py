@@ -70,13 +70,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CYCLES = 10
-"""Cycles within a lease."""
+"""Number of the keeper's cycles during one lease."""
 _SHORTEST_SECONDS = 0.05
 _LONGEST_SECONDS = 2.0
 
 
 class AgreementKeeper(LaunchThread):
-    """Thread that joins for one life and renews its lease."""
+    """Thread that joins the agreement for one life of a rank and renews the lease."""
 
     def __init__(self, membership: Membership, lease_seconds: float) -> None:
         super().__init__("the agreement thread", self._keep)
@@ -463,7 +463,8 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         self._wait_for(self.set_stage(RankStage.FAILED, {failed_file(since, name): dump(failure)}))
 
     def _decide(self, decision: Decision) -> int:
-        """Make the decision unless its epoch already has one; return the cycle that settles it."""
+        """Make the decision unless its epoch already has one; return the number of the cycle that
+        writes it."""
         return self._publish({epoch_file("epoch", decision.epoch): dump(decision)})
 
     def _adopt(self, decision: Decision) -> None:
@@ -472,7 +473,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         self._publish({})
 
     def announce_stop(self) -> None:
-        """Announce a worker's stop. Its engine ends with rank 0, which finishes its requests."""
+        """Announce that a worker stops. Its engine ends after rank 0 has finished the requests."""
         if self.interrupts.received and self.group.rank > 0:
             self._end_all()
 
@@ -484,7 +485,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             self._decide(ended(self._mine, newest, "every rank serves", ending="stopped"))
 
     def set_stage(self, stage: RankStage, files: Mapping[str, bytes] | None = None) -> int:
-        """Publish the stage with files; return the cycle that settles it."""
+        """Publish the stage and the files; return the number of the cycle that writes them."""
         self._stage = stage
         return self._publish(files or {})
 

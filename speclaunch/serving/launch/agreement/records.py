@@ -1,4 +1,4 @@
-"""Ranks that must agree, and the messages between them: small JSON documents and their names.
+"""Ranks that must agree, and the messages between them: small JSON documents and their file names.
 
 A file in a shared directory may be incomplete or foreign. An invalid file counts as absent.
 """
@@ -73,7 +73,8 @@ def group_of(
             )
     if parts.get(part) != nodes:
         raise LaunchError(
-            f"launch.agreement.parts: {part!r} has {parts.get(part, 0)} ranks, nnodes is {nodes}",
+            f"launch.agreement.parts: {part!r} has {parts.get(part, 0)} ranks, "
+            f"but nnodes is {nodes}",
             help=f"set launch.agreement.part to this server, one of: {', '.join(parts)}",
         )
     job = settings.job or job_of(environment, alone=len(parts) == 1)
@@ -94,8 +95,8 @@ def job_of(environment: Mapping[str, str], *, alone: bool) -> str | None:
     """Return the platform's name for this run, the same on all ranks; None if it has none.
 
     A job that Slurm requeues is a new run. A group of a LeaderWorkerSet has one name for all its
-    runs; the directory shows which runs have ended. The name covers a single server, so it requires
-    `alone`.
+    runs; the directory shows which runs have ended. This name covers a single server, so it is used
+    only if `alone`.
     """
     slurm = environment.get("SLURM_JOB_ID")
     if slurm:
@@ -146,9 +147,10 @@ class DecisionKind(StrEnum):
 
     BEGIN = "begin"
     MEMORY = "memory"
-    """A rank ran out of memory: other settings."""
+    """A rank ran out of memory, so the settings change."""
     RETURN = "return"
-    """A rank returned after it was killed: all restart together with the same settings."""
+    """A rank returned after it was killed, so all ranks of its part restart with the same
+    settings."""
     END = "end"
 
 

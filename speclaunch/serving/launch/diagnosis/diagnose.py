@@ -54,7 +54,7 @@ from speclaunch.serving.launch.engine_log import (
 def milestone_text(
     mark: LogMark, found: re.Match[str], loads: int
 ) -> tuple[str, Mapping[str, float]]:
-    """Return the text of a milestone with its figures; empty if it adds nothing."""
+    """Return the text of a milestone (empty if the milestone adds nothing) and its figures."""
     groups = found.groupdict()
     numbers = {n: value for n, value in _figures(found).items() if n not in ("type", "what")}
     whose = "target" if loads < 2 else "draft"
@@ -154,7 +154,7 @@ class Stream:
         """Previous line if it has a header: `logger.exception` puts its text there."""
 
     def know(self, version: Version) -> None:
-        """Set the engine's version, so it need not be derived from the wording."""
+        """Set the engine's version. Otherwise it is derived from the wording of the log."""
         self._known = Wording(version, version)
         self.launch.wording = Wording(version, version)
 
@@ -409,8 +409,8 @@ def diagnose(
     """Return the progress of an engine and the cause of its end.
 
     `lines` may be of any length and origin, and are read once, in order. `version` is the engine's,
-    if known; otherwise it is derived from the wording. `exit_code` is the engine's, negative for a
-    signal. Passing it also states that no other engine wrote to the log.
+    if known; otherwise it is derived from the log's wording. `exit_code` is the engine's, negative
+    for a signal. Passing `exit_code` also states that no other engine wrote to the log.
     """
     streams: dict[str, Stream] = {}
     latest = ""

@@ -90,9 +90,10 @@ class Diagnosis(Struct, frozen=True):
     """Number of starts in the log; only the last is reported."""
     milestones: tuple[Milestone, ...] = ()
     settings: Mapping[str, float] = {}
-    """Server arguments that the engine logged at its start and that directions name."""
+    """Server arguments that the engine logged at its start and that a remedy may change."""
     arguments: Mapping[str, Any] = {}
-    """Server arguments that the engine logged at its start, if their values are plain."""
+    """Server arguments that the engine logged at its start; `UNREADABLE` for a value that is not a
+    plain literal."""
     cpu: bool = False
     """True if the engine runs on a CPU."""
     rule: str | None = None
@@ -132,7 +133,8 @@ class Where(Enum):
 
 
 class FailureLevel(IntEnum):
-    """Rank of an error. The error with the highest level is the cause; among equals, the first."""
+    """Precedence of an error. The error with the highest level is the cause; among equals, the
+    first."""
 
     END = 0
     """The engine ended itself for an unknown reason."""
@@ -227,7 +229,7 @@ Condition = Callable[[LogFailure], bool]
 class Signature(Struct, frozen=True):
     """Log pattern that identifies a cause.
 
-    Named groups that hold a number become `Diagnosis.numbers`.
+    Named groups that contain a number become `Diagnosis.numbers`.
     """
 
     where: Where
@@ -270,7 +272,8 @@ def signature(
     level: FailureLevel = FailureLevel.CAUSE,
     rule: str | None = None,
 ) -> Signature:
-    """Return a signature: the beginning of a line, or of an exception's message."""
+    """Return a signature. `pattern` matches from the beginning of a line or an exception's
+    message."""
     return Signature(where, re.compile(pattern), level, when, rule)
 
 

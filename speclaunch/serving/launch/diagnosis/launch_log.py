@@ -1,4 +1,5 @@
-"""State of one engine start from the log read so far, and the release derived from its wording."""
+"""State of one engine start from the log read so far, and the release derived from the log's
+wording."""
 
 from __future__ import annotations
 
@@ -240,11 +241,11 @@ class Suspect(Struct, frozen=True):
     rule: str | None = None
     numbers: Mapping[str, float] = {}
     final: bool = True
-    """True if the error ended a process, by the lines before and after it."""
+    """True if the surrounding lines show that the error ended a process."""
     fatal: bool = False
-    """True if nothing catches the error: later signs of life are from another process."""
+    """True if nothing catches the error, so later signs of life come from another process."""
     life: int = 0
-    """Signs of life in the log before the error."""
+    """Number of signs of life in the log before the error."""
     where: Where = Where.EXCEPTION
 
 
@@ -261,7 +262,7 @@ class RankProgress(Struct):
     """
     phase: Phase = Phase.IMPORTS
     time: str = ""
-    """Time of its last milestone, in the engine's format."""
+    """Time of the rank's last milestone, in the engine's format."""
     opened: LogMark | None = None
     """Load or capture that has begun and not ended."""
 
@@ -305,16 +306,16 @@ class LaunchLog(Struct):
     """Last error followed by a sign of life, by cause or class."""
     settings: dict[str, float] = {}
     arguments: str = ""
-    """Line with its server arguments."""
+    """Log line with the engine's server arguments."""
     cpu: bool = False
     served: bool = False
     stopped_at: int = 0
     """Line number of the request to stop; 0 if there is none."""
     dead: bool = False
     begun: bool = False
-    """True once it has reached a milestone."""
+    """True once the start has reached a milestone."""
     contradicted: bool = False
-    """True if its milestones contradict each other."""
+    """True if the start's milestones contradict each other."""
     unended: bool = False
     """True if this start followed one that had not ended, and has loaded nothing yet."""
     retracted: int = 0
@@ -322,7 +323,7 @@ class LaunchLog(Struct):
     lone: int = 0
     """Number of lines that looked like an exception without a traceback."""
     life: int = 0
-    """Signs of life so far."""
+    """Number of signs of life so far."""
     _others: int = 0
 
     @property
@@ -406,7 +407,7 @@ class LaunchLog(Struct):
             course.time = time
 
     def suspect(self, error: Suspect) -> None:
-        """Record an error; the first errors are the most informative."""
+        """Record an error, unless the error limit is reached."""
         if self.full:
             return
         before = self.suspects[-1] if self.suspects else None
@@ -460,7 +461,7 @@ class LaunchLog(Struct):
         return found[0] if found else None
 
     def rivals(self, verdict: Suspect | None) -> list[Suspect]:
-        """Return other errors that may be the cause: equal to the verdict, or perhaps not survived.
+        """Return the other errors that may have ended the engine.
 
         A fatal error of a known cause has no rivals.
         """

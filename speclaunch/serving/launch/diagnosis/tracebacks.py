@@ -123,7 +123,7 @@ class Tracebacks:
             self.end()
 
     def feed(self, line: LogLine, text: str) -> bool:
-        """True if the line belongs to the traceback that is being read."""
+        """Process a line without a header; return True if it belongs to the current traceback."""
         reading = self._reading
         if reading is None:
             return False

@@ -66,7 +66,7 @@ def test_two_jobs_never_have_one_directory() -> None:
         ({"node_rank": "x"}, {}, "node_rank: 'x' is not a whole number"),
         ({}, {"job": None}, "the job is unknown"),
         ({}, {"directory": "shared"}, "not an absolute path"),
-        ({"nnodes": 2}, {"parts": {"server": 3}}, "'server' has 3 ranks, nnodes is 2"),
+        ({"nnodes": 2}, {"parts": {"server": 3}}, "'server' has 3 ranks, but nnodes is 2"),
         ({}, {"parts": {"a": 1}}, "'server' has 0 ranks"),
         ({}, {"part": "a b", "parts": {"a b": 1}}, "'a b' is not a valid name"),
     ],

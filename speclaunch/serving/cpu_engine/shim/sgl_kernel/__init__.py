@@ -1,11 +1,11 @@
 """The CPU kernels of SGLang in plain torch, replacing the CPU build of sgl-kernel.
 
-PyPI has only the CUDA build. This package has the functions that 0.5.16 to 0.5.23 import if
-``is_cpu()`` is true, and call to serve a dense or mixture-of-experts decoder with or without a
+PyPI has only the CUDA build. This package has the functions that SGLang 0.5.16 to 0.5.23 imports if
+``is_cpu()`` is true and calls to serve a dense or mixture-of-experts decoder, with or without a
 draft:
 
 ``attention``    the two kernels of the ``intel_amx`` backend, and its draft metadata
-``cache_locs``   request-to-token table: writes it, reads ranges of it, moves KV rows
+``cache_locs``   writes and reads the request-to-token table, and moves KV rows
 ``draft_tokens`` bonus tokens, accepted slots, rotated input ids
 ``tree``         builds a draft tree and verifies it greedily
 ``speculative``  NGRAM: reads a tree back from its mask

@@ -58,8 +58,8 @@ def extend_attention_cpu(
 ) -> None:
     """Attend from the last ``extend_seq_lens[i]`` positions of each request to all its positions.
 
-    Its queries are the rows of ``q`` from ``extend_start_loc[i]`` on. New positions see each other
-    causally, or according to ``tree_mask``: ``n * n`` booleans per request, concatenated
+    A request's queries are the rows of ``q`` from ``extend_start_loc[i]`` on. New positions see
+    each other causally, or according to ``tree_mask``: ``n * n`` booleans per request, concatenated
     (``TreeMaskMode.QLEN_ONLY``), used while a draft tree is verified.
     """
     _refuse(key_buffer, value_buffer, k_scale, v_scale, is_cross_attn, encoder_lens, sinks)

@@ -29,8 +29,8 @@ def fill_accept_out_cache_loc_cpu(
 ) -> None:
     """Pack the slots of the accepted draft tokens to the front of ``accept_out_cache_loc``.
 
-    ``accept_index`` points into ``out_cache_loc``, -1 if nothing was accepted. Called by
-    ``kernels/ops/speculative/eagle.py``.
+    ``accept_index`` contains indices into ``out_cache_loc``, or -1 if no token was accepted. Called
+    by ``kernels/ops/speculative/eagle.py``.
     """
     accepted = accept_index.reshape(-1)
     accepted = accepted[accepted > -1].to(torch.int64)

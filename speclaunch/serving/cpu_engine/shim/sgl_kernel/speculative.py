@@ -15,10 +15,10 @@ def reconstruct_indices_from_tree_mask(
     batch_size: int,
     draft_token_num: int,
 ) -> None:
-    """Derive positions and links of the corpus' trees from their masks.
+    """Derive the positions and links of draft trees from their masks.
 
     ``tree_mask`` ``[bs * n * n]``: element ``i, j`` is true when node ``j`` is an ancestor of node
-    ``i``; ancestors have smaller indices, the last of them is the parent. ``verified_seq_len``
+    ``i``; ancestors have smaller indices, and the largest is the parent. ``verified_seq_len``
     ``[bs]``. Written: ``positions``, ``retrive_*``, int64 with ``bs * n`` elements each. Called by
     ``kernels/ops/speculative/reconstruct_tree.py``, whose docstring is the contract.
     """

@@ -37,7 +37,7 @@ def build_tree_kernel_efficient_cpu(
     """
     if int(tree_mask_mode) != QLEN_ONLY:
         raise NotImplementedError(
-            f"tree mask mode {int(tree_mask_mode)}: on a CPU SGLang builds QLEN_ONLY masks alone"
+            f"tree mask mode {int(tree_mask_mode)}: on a CPU SGLang builds only QLEN_ONLY masks"
         )
     batch, n = verified_seq_len.numel(), draft_token_num
     parent = _parents(parent_list.reshape(batch, -1), selected_index.reshape(batch, -1), topk, n)
@@ -127,7 +127,7 @@ def child_and_sibling(parent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
     """Return ``(first child, next sibling)`` for ``parent`` ``[bs, n]``, -1 if there is none.
 
     ``parent[b, i]`` is the index of node ``i``'s parent, less than ``i``, or -1 for a root. Both
-    results are ``[bs, n]`` int64. Of several candidates, the smallest index is returned:
+    results are ``[bs, n]`` int64. Of several candidates, the smallest index is returned, because
     verification tries branches in this order.
     """
     n = parent.shape[1]

@@ -5,6 +5,7 @@
 ``triton_stub``     SGLang's own substitute for a missing ``triton``
 ``cuda_sync``       ``torch.cuda.synchronize`` as a no-op, for models that always call it
 ``platform_facts``  keeps the attention backend that can verify a draft on a CPU
+``nixl_memory``     lets NIXL register a KV cache in host memory
 ``verify_lengths`` corrects the lengths of a verification up to 0.5.18
 ``chain``           runs the ``sitecustomize`` that this package hides
 

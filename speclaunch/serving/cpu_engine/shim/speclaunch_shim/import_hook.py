@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 
 class PreparedImport:
-    """Meta-path finder for one package that removes itself when the package is imported.
+    """Meta-path finder for one package. It removes itself when the package is imported.
 
     A search alone (``importlib.util.find_spec``) runs no patch.
     """
@@ -92,7 +92,7 @@ def after_backend() -> None:
 
 
 def nixl_hook(name: str) -> PreparedImport:
-    """Return the hook for a module with NIXL's agent."""
+    """Return the hook for a module that defines NIXL's agent."""
 
     def after() -> None:
         from speclaunch_shim import nixl_memory

@@ -1,7 +1,7 @@
-"""Use the lengths that SGLang computed to verify a draft; 0.5.16 to 0.5.18 ignore them.
+"""Verify drafts with the lengths that SGLang computed; 0.5.16 to 0.5.18 ignore them.
 
 ``forward_extend`` of ``srt/layers/attention/intel_amx_backend.py`` replaces them with the lengths
-before the draft tokens, so the target does not see the last tokens of its context. 0.5.19 removes
+without the draft tokens, so the target does not see the last tokens of its context. 0.5.19 removes
 the line. On other passes both lengths are equal.
 """
 

@@ -24,7 +24,7 @@ _SPECULATIVE = re.compile(
 
 
 REFUSED = "arguments-refused"
-"""Name of the cause for refused arguments; a rule may know the details."""
+"""Name of the cause for refused arguments; a rule may explain the details."""
 
 
 def _since(algorithms: tuple[str, ...]) -> str:
@@ -57,7 +57,7 @@ ARGUMENTS: tuple[KnownCause, ...] = (
     known(
         name="argument-ambiguous",
         title="an abbreviated argument is ambiguous",
-        meaning="Several arguments of this release start with it; the usual one is "
+        meaning="Several arguments of this release start with these letters. The usual case is "
         "`--cuda-graph-max-bs`, which 0.5.20 split in two.",
         remedy="Write the argument in full; `speclaunch migrate` does so.",
         sources=("argparse",),
@@ -256,7 +256,7 @@ SERVING: tuple[KnownCause, ...] = (
         title="the engine lost count of its KV pool",
         meaning="Its idle check found slots that belong to no request: a bug in the "
         "engine (or a plug-in), not in the settings.",
-        remedy="Use a newer release, and report it with the log.\n"
+        remedy="Use a newer release, and report the leak with the log.\n"
         "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE=0 makes it a warning (0.5.4 and later).",
         sources=("managers/scheduler_components/invariant_checker.py",),
         signatures=(
@@ -280,7 +280,7 @@ SERVING: tuple[KnownCause, ...] = (
     known(
         name="health-lost",
         title="the engine stopped answering its own health check",
-        meaning="A test request got no answer for 20 s. The engine may recover under load; "
+        meaning="A test request got no answer for 20 s. An engine under load may recover; "
         "this log does not show that it did.",
         remedy="If this repeats, check for a hang: the last batch line, the GPUs' load.",
         sources=("entrypoints/http_server.py health_generate",),

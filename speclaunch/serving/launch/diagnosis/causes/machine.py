@@ -232,7 +232,7 @@ KERNELS: tuple[KnownCause, ...] = (
     known(
         name="compiler-missing",
         title="a compiler that the engine needs at the start is missing",
-        meaning="On first use, NGRAM compiles its corpus, and other features compile kernels.",
+        meaning="On first use, NGRAM compiles C++ code, and other features compile kernels.",
         remedy="Install g++ and ninja, and the CUDA toolkit if nvcc is named (a `-devel` image "
         "has it).",
         sources=("torch.utils.cpp_extension, triton, flashinfer",),

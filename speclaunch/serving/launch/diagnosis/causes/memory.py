@@ -1,4 +1,4 @@
-"""Causes in memory: allocators' messages; the KV pool, weights that do not fit, CUDA graphs.
+"""Memory causes: allocators' messages, the KV pool, weights that do not fit, CUDA graphs.
 
 The texts of allocators come from torch, triton, cuBLAS and numpy; SGLang wraps them unchanged. They
 are the same in every phase of a start. Only the circumstances show in which direction to change a
@@ -90,7 +90,7 @@ def unwrapped(failure: LogFailure) -> str:
 
 
 def out_of_memory(failure: LogFailure) -> bool:
-    """True if an allocator was out of memory."""
+    """True if the failure is an allocation without enough memory."""
     if failure.kind in ("OutOfMemoryError", "_ArrayMemoryError"):
         return True
     text = unwrapped(failure)
@@ -104,8 +104,8 @@ def out_of_memory(failure: LogFailure) -> bool:
 
 
 def allocation(message: str) -> dict[str, float]:
-    """Return the requested and the free memory in torch's message, in GiB; empty if it states
-    neither.
+    """Return the requested and the free memory in torch's message, in GiB; empty unless the message
+    states both.
 
     Source: torch 2.x c10/cuda/CUDACachingAllocator.cpp.
     """
@@ -352,7 +352,7 @@ WEIGHTS: tuple[KnownCause, ...] = (
     ),
     known(
         name="weights-do-not-fit",
-        title="the weights do not fit the GPU",
+        title="the weights do not fit in GPU memory",
         meaning="Memory ran out while weights were loaded, before the pool: "
         "mem_fraction_static does not matter yet, and no value of it helps. From "
         f"{FIRST_IN_POOL} the same holds for the draft's weights, which are loaded before the "
@@ -369,7 +369,7 @@ WEIGHTS: tuple[KnownCause, ...] = (
         meaning="Up to 0.5.13 the target's KV pool is allocated first, and the draft's weights "
         "and KV cache use what mem_fraction_static leaves.",
         remedy="Lower {mem_fraction_static}.\n"
-        f"Or use {FIRST_IN_POOL} or later, which counts the draft into the fraction.",
+        f"Or use {FIRST_IN_POOL} or later, which includes the draft in the fraction.",
         memory=True,
         directions={"mem_fraction_static": Direction.LOWER},
         versions=f"<{FIRST_IN_POOL}",
