@@ -177,7 +177,7 @@ def binding(predictor: Predictor, changes: Mapping[str, Any]) -> str:
     static = " and ".join(uses) or "the weights"
     return (
         f"with {rank.memory_bytes / _GIB:.1f} GiB on {device}, {static}"
-        f" need mem_fraction_static above {bounds.low:.3f}, but {', '.join(rest) or 'the rest'}"
+        f" need mem_fraction_static above {bounds.low:.3f}, but {', '.join(rest) or 'other uses'}"
         f" need it below {bounds.high:.3f}"
     )
 

@@ -145,7 +145,7 @@ _ADVICE = (
     ("invalid loads value: ", "write JSON for {name}: '{{\"key\": 1}}'"),
     ("expected one argument", "give {flag} a value, or remove it"),
     ("expected at least one argument", "give {flag} its values, or remove it"),
-    ("ignored explicit argument", "write {flag} without a value: it is a switch"),
+    ("ignored explicit argument", "write {flag} without a value, because it is a switch"),
 )
 
 

@@ -292,7 +292,7 @@ def _render_argument(renderer: _Renderer, name: str, value: Any) -> None:
     before = renderer.recipe_names.setdefault(argument.dest, name)
     if before != name:
         renderer.problems.append(
-            ArgumentProblem(name, f"`{name}` and `{before}` are the same argument", "keep one")
+            ArgumentProblem(name, f"`{name}` and `{before}` are the same argument", "remove one")
         )
         return
     try:

@@ -255,7 +255,7 @@ NOTES: Mapping[str, tuple[MetricNote, ...]] = {
     ),
     "is_cuda_graph": (
         MetricNote(
-            "1 if the last reported decode batch ran in a graph: one step of each interval. "
+            "1 if the last reported decode batch ran in a graph. Each interval reports one step. "
             + _IDLE,
             f"0.5.4.post3 managers/scheduler_metrics_mixin.py log_decode_stats; {_REPORTER}",
         ),

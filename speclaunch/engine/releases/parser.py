@@ -98,10 +98,10 @@ class Parser(argparse.ArgumentParser):
 
 
 class _RefusingAction(argparse.Action):
-    """A flag that the parser only rejects."""
+    """A flag that the parser only rejects. `metavar` is the advice."""
 
     def __call__(self, *_: object) -> NoReturn:
-        raise argparse.ArgumentError(self, f"this version refuses it; use {self.metavar}")
+        raise argparse.ArgumentError(self, f"this version refuses it; {self.metavar}")
 
 
 class _IgnoringAction(argparse.Action):
@@ -195,7 +195,8 @@ def _add(parser: Parser, argument: Argument, version: str, checked: bool, requir
         if kind is ArgumentKind.CONSTANT:
             options["const"] = argument.const
         if kind is ArgumentKind.REFUSED:
-            options |= {"nargs": 0, "metavar": argument.replacement or "nothing: it was removed"}
+            advice = f"use {argument.replacement}" if argument.replacement else "it was removed"
+            options |= {"nargs": 0, "metavar": advice}
         if kind is ArgumentKind.IGNORED:
             options["nargs"] = argument.nargs or 0
     else:

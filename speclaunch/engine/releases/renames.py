@@ -110,7 +110,7 @@ REMOVALS: Mapping[str, str] = MappingProxyType(
         ),
         "speculative_skip_dp_mlp_sync": "0.5.23 has no such synchronization to skip",
         "enable_beta_spec": (
-            "SGLANG_ENABLE_SPEC_V2=True from 0.5.4.post1 on; the default from 0.5.11"
+            "SGLANG_ENABLE_SPEC_V2=True replaces it from 0.5.4.post1; 0.5.11 and later need neither"
         ),
         "enable_nan_detection": "the environment variable SGLANG_SPEC_NAN_DETECTION=1 replaces it",
         "enable_piecewise_cuda_graph": "it is the default from 0.5.10 on",

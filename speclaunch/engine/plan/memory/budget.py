@@ -315,7 +315,7 @@ def _unbalanced(plan: Plan, found: GatheredSizes) -> PredictedFailure | None:
 _ADVICE = {
     FractionDirection.RAISE: "a larger mem_fraction_static is needed",
     FractionDirection.LOWER: "a smaller mem_fraction_static leaves more",
-    FractionDirection.NEITHER: "mem_fraction_static does not matter here",
+    FractionDirection.NEITHER: "mem_fraction_static has no effect on this",
 }
 
 

@@ -49,7 +49,7 @@ class ExcludedModules(Struct, frozen=True):
                 plain.add(cls.plain(name))
         unique = tuple(dict.fromkeys(patterns))
         if len(unique) > _MOST_PATTERNS:
-            raise UnknownValueError(f"{len(unique)} module patterns are not supported")
+            raise UnknownValueError(f"more than {_MOST_PATTERNS} module patterns are not supported")
         return cls(frozenset(plain), unique)
 
     @staticmethod

@@ -328,14 +328,16 @@ def _size(
     if roles <= _MTP and not any(matrix.role is WeightRole.MTP for matrix in found.matrices):
         if not is_draft_model(checkpoint.architecture or "") and checkpoint.mtp_weights is False:
             raise UnknownValueError(f"{checkpoint.name} has no multi-token-prediction layers")
-        return _evenly(checkpoint, ranks, roles, "their layers are unknown")
+        why = f"the multi-token-prediction layers of {checkpoint.name} are unknown"
+        return _evenly(checkpoint, ranks, roles, why)
     element = ELEMENT_BYTES[serving_dtype(checkpoint, plan.value("dtype"))]
     loaded = loaded_in(plan, stored, element, ranks)
     config = ModelConfig.of(checkpoint)
     most, all_ranks = _loaded_bytes(plan, config, found, roles, loaded)
     ratio = _files_ratio(checkpoint, config, found)
     if ratio is None:
-        return _evenly(checkpoint, ranks, roles, "the config does not describe the files")
+        why = f"the config of {checkpoint.name} does not describe its files"
+        return _evenly(checkpoint, ranks, roles, why)
     exact = stored is NOT_QUANTISED and abs(ratio - 1) < _CLOSE and not _has_vision(found)
     exact = exact and not checkpoint.weights_rounded
     source = "config" if checkpoint.weight_bytes is None else _files(checkpoint)

@@ -378,7 +378,7 @@ def _strategy(working: Working) -> None:
     if working.value(STRATEGY) != "auto":
         return
     if _has_a_buffer(working):
-        why = f"{working.architecture} needs it for the overlap schedule or pages larger than 1"
+        why = f"{working.architecture} needs a buffer for the overlap schedule or larger pages"
         source = "sglang 0.5.23 arg_groups/overrides.py:483"
         working.set(STRATEGY, "extra_buffer", why, source)
     elif nemotron_h_verifies_on_trtllm(working):  # the engine sets it first, unconditionally
