@@ -206,7 +206,7 @@ def find_checkpoint(
     - below each of the sources' directories: `organization/name`, a hub cache, `name`;
     - the Hugging Face cache;
     - the repository's own facts, else the shipped index;
-    - the hub, if online and if the stored facts are missing, incomplete or in doubt;
+    - the hub, if online and if the stored facts are missing, incomplete or doubtful;
     - the checkpoint that `name` is assumed to match.
 
     `revision` names a branch, a tag or a commit.

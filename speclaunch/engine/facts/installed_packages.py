@@ -72,7 +72,7 @@ def place(name: str, path: "list[str]") -> "str | None":
 
 
 def answer(names: "tuple[str, ...]") -> str:
-    """Return the facts about an interpreter, as JSON."""
+    """Return the version, packages and paths of this interpreter as JSON."""
     path = search_path()
     facts = {
         "python": sys.version.split()[0],

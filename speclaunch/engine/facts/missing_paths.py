@@ -126,7 +126,7 @@ class MissingPath(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """Message for the user."""
+        """The argument, the path and the reason."""
         return f"{self.recipe_name}: {self.path} {self.why}"
 
 

@@ -57,7 +57,7 @@ class PublishedAcceptance(Struct, frozen=True):
     """One published measurement: a benchmark at one setting."""
 
     target: str
-    """The measured checkpoint. May be a different export of the requested one."""
+    """The measured checkpoint. May be another export of the requested model."""
     draft: str | None
     """The draft. None: the target's own MTP layers."""
     algorithm: str

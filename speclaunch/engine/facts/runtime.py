@@ -200,7 +200,7 @@ class Runtime(Struct, frozen=True):
 class RunningScript:
     """A script that starts immediately in an interpreter, so several can run in parallel.
 
-    Use it as a context manager: it then leaves no process behind, even after Ctrl-C.
+    Used as a context manager, it leaves no process behind, even after Ctrl-C.
     """
 
     def __init__(self, interpreter: Path, script: str) -> None:

@@ -306,7 +306,7 @@ def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:
 
 
 class Search(Struct, frozen=True):
-    """Parameters of a search."""
+    """Parameters of a search for fitting settings."""
 
     predictor: Predictor
     limits: FitLimits
