@@ -347,7 +347,7 @@ def renamed_commands(
     pairs = zip(before, after, strict=True)
     changed = [_check(old, new, correction, catalogue) for old, new in pairs]
     if not any(changed):
-        raise NotFixableError("it is not a separate token of the command")
+        raise NotFixableError("the name is not a separate token of the command")
     return made
 
 
@@ -395,7 +395,7 @@ def renamed_recipe(
     old, new = (data_of(source) for source in (text, made))
     args = old.get("args") if isinstance(old, dict) else None
     if not isinstance(args, dict) or correction.wrong not in args:
-        raise NotFixableError("it is not written as a key of `args`")
+        raise NotFixableError("the name is not a key of `args`")
     composed_args = composed(text, shown, path, config_dirs).values.get("args") or {}
     if canonical(name_of(correction.right)) in {
         canonical(name_of(str(name))) for name in composed_args
@@ -412,12 +412,12 @@ def renamed_recipe(
 def _replaced(text: str, shown: str, correction: NameCorrection) -> str:
     place = correction.place
     if place.path != shown:
-        raise NotFixableError(f"it is written in {place.path}")
+        raise NotFixableError(f"the name is written in {place.path}")
     lines = lines_of(text)
     line = lines[place.line - 1] if place.line <= len(lines) else ""
     at = line.find(correction.wrong, place.column - 1, place.column + place.length + 1)
     if at < 0:
-        raise NotFixableError("its name is not at the reported place")
+        raise NotFixableError("the name is not at the reported place")
     return apply(text, [Edit(place.line, at + 1, len(correction.wrong), correction.right)])
 
 

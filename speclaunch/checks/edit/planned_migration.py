@@ -293,7 +293,7 @@ def _refusal(words: Sequence[str], problem: ArgvProblem, source: Catalogue) -> A
         return ArgvProblem(
             problem.index,
             unknown_words(word, source.version),
-            "set --from to the version of the command",
+            "set --from to the version that the command is for",
         )
     message = f"SGLang {source.version} refuses this: {problem.message}"
     return ArgvProblem(problem.index, message, _meant_before(word) or problem.help)

@@ -105,7 +105,7 @@ def _require_same_version(prepared: Sequence[Prepared]) -> None:
         listed = ", ".join(f"{launch.recipe.role}: {launch.version}" for launch in prepared)
         raise InputError(
             f"the roles are for different versions of SGLang ({listed})",
-            help="select the version: --engine VERSION",
+            help="set one version with --engine VERSION",
         )
 
 

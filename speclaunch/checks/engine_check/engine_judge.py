@@ -141,7 +141,7 @@ class JsonWorker:
         how = (
             f"died of {signal.Signals(-status).name}"
             if -status in set(signal.Signals)
-            else f"ended with exit {status}"
+            else f"ended with exit code {status}"
         )
         lines = self._output_tail.decode("utf-8", "replace").strip().splitlines()
         return f"the judge's process {how}" + (f": {lines[-1][:300]}" if lines else "")

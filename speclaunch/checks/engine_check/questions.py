@@ -134,7 +134,7 @@ def query_command(plan: Plan) -> QueryCommand:
     """Return the command for querying a plan's engine. Raises NotQueriedError."""
     request = plan.request
     if request.origin is RequestOrigin.SLIME:
-        raise NotQueriedError("slime starts the engine with its own arguments")
+        raise NotQueriedError("slime adds arguments that are not in the command")
     if request.unseen is not None:
         raise NotQueriedError(request.unseen)
     configs = _configs(plan)
@@ -144,7 +144,7 @@ def query_command(plan: Plan) -> QueryCommand:
         if not name.startswith(ENGINE_VARIABLES) or is_secret_variable(name):
             continue  # validation reads no other variables
         if not variable.known:
-            raise NotQueriedError(f"{name} is {variable.value}")
+            raise NotQueriedError(f"the value of {name} is unknown: {variable.value}")
         if name.startswith(_FROM_CODE):
             raise NotQueriedError(f"{name} loads code, which an engine check never runs")
         env.append((name, str(variable.value)))

@@ -186,7 +186,7 @@ def _check_part(part: FilePart, options: Options) -> None:
             UnknownFact(
                 f"the releases that accept {refused - MOST_COMPARED} more deployments",
                 f"only {MOST_COMPARED} deployments of a file are compared with other releases",
-                "set --engine",
+                "set --engine VERSION",
             )
         )
 

@@ -196,7 +196,7 @@ def changed(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> boo
 
 def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Value | None:
     where = [field for field in fields[1:] if field.text[:1] != "-" or field.text == "-"]
-    unknown = Value(span, why="the directory that this changes to is unknown")
+    unknown = Value(span, why="the new directory is unknown")
     if fields[0].text == "popd" or len(where) != 1:
         return unknown
     (field,) = where

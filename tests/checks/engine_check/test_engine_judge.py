@@ -54,7 +54,7 @@ def judge() -> Iterator[EngineJudge]:
         ("nothing", "invalid answer"),
         ("unasked", "without a query"),
         ("die", "died of SIGSEGV: Fatal: it hurts"),
-        ("exit", "ended with exit 3"),
+        ("exit", "ended with exit code 3"),
         ("huge", "longer than 8 MiB"),
     ],
 )
