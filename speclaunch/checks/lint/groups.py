@@ -93,7 +93,8 @@ def has_ignores(group: str) -> bool:
 def unused_in(
     group: str, checked: Iterable[CheckedFile], selected: frozenset[str] | None
 ) -> tuple[Finding, ...]:
-    """Return the findings about the comments in a group's file; a use by any recipe counts.
+    """Return the findings about the comments in a group's file; a comment is used if any recipe
+    uses it.
 
     `selected` are the codes that were checked; None: all.
     """

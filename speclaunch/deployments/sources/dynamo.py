@@ -1,7 +1,7 @@
 """NVIDIA Dynamo's ``python -m dynamo.sglang``: SGLang's arguments among Dynamo's own.
 
-Dynamo's parser consumes its own options first and passes the rest to SGLang's. Its own options are
-the union of the releases 0.4.1 to 1.6.1 (ai-dynamo's wheels: dynamo/sglang/args.py and
+Dynamo's parser consumes its own options first and passes all others to SGLang's. Its own options
+are the union of the releases 0.4.1 to 1.6.1 (ai-dynamo's wheels: dynamo/sglang/args.py and
 backend_args.py, dynamo/common/configuration/groups/*.py), because a file seldom states its release.
 None of these names is an SGLang argument, except `--enable-multimodal`, which is passed on.
 """

@@ -1,7 +1,7 @@
 """Build requests from recipes and from server commands.
 
 Both become command-line tokens. speclaunch's copy of the engine's parser, built from the catalogue,
-converts their values, so nothing here depends on the form of a flag.
+converts their values, so nothing here depends on how a flag is written.
 
 The value of a rejected flag is lost, and no default replaces it. The argument that was probably
 meant is unknown to every rule, to the resolution and to the memory budget.

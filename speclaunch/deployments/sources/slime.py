@@ -236,14 +236,14 @@ def is_engines(text: str) -> bool:
 
 
 def prefixed(flag: str) -> str:
-    """Return an engine flag in slime's form."""
+    """Return slime's name of an engine flag."""
     if flag.startswith("--no-"):
         return flag.replace("--no-", NEGATED, 1)
     return flag.replace("--", PREFIX, 1)
 
 
 def bare(flag: str) -> str:
-    """Return a slime flag in the engine's form."""
+    """Return the engine's name of a slime flag."""
     if flag.startswith(NEGATED):
         return flag.replace(NEGATED, "--no-", 1)
     return flag.replace(PREFIX, "--", 1)

@@ -91,7 +91,7 @@ class Document:
     def excerpt(self, start: int, text: str) -> Document:
         """Return the text from `start`, a line's beginning, as a document with the same places.
 
-        `text` must be as long as the original text. Its work counts towards this document.
+        `text` must be as long as the original text. Its work is added to this document's.
         """
         found = Document(text, self.shown, lenient=self.lenient)
         found.lines_above = self.place(start).line - 1

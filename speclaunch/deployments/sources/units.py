@@ -32,7 +32,7 @@ _OPTIONS = {"ContainerName": "--name", "EnvironmentFile": "--env-file"}
 _ORDER = (*_OPTIONS, "PodmanArgs", "Image", "Entrypoint", "Exec")
 """Settings of a Quadlet's ``[Container]`` in the order of `podman run`."""
 _ALL = frozenset({"EnvironmentFile", "PodmanArgs"})
-"""Settings that add to each other. Of the other settings, the last applies."""
+"""Settings whose values accumulate. Of all other settings, the last value applies."""
 _ESCAPE = lazy(r"\\([\\\"'])|%(%)")
 _OPEN = lazy(r"[\\%]")
 
@@ -70,7 +70,7 @@ def read_settings(
 
 
 def _with_container(nodes: Sequence[Node]) -> Sequence[Node]:
-    """Return the nodes with the ``[Container]`` of a Quadlet as a `podman run`."""
+    """Return the nodes, with a Quadlet's ``[Container]`` as one `podman run` command."""
     rest: list[Node] = []
     held: dict[str, list[ShellWord]] = {}
     variables: dict[str, Value] = {}
