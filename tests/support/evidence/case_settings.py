@@ -64,9 +64,9 @@ def parameters() -> list[Case]:
              chain("EAGLE3", 2, 2, 8)),
         Case(six, "standalone", "1 step, topk 2, 4 tokens from a tree of 3", "error", *STANDALONE,
              chain("STANDALONE", 1, 2, 4)),
-        Case(six, "all-of-one-step", "1 step, topk 4: all 5 tokens", "", *EAGLE,
+        Case(six, "all-of-one-step", "1 step, topk 4, all 5 tokens", "", *EAGLE,
              chain("EAGLE", 1, 4, 5)),
-        Case(six, "all-of-two-steps", "2 steps, topk 2: all 7 tokens", "", *EAGLE3,
+        Case(six, "all-of-two-steps", "2 steps, topk 2, all 7 tokens", "", *EAGLE3,
              chain("EAGLE3", 2, 2, 7)),
     ]  # fmt: skip
 
