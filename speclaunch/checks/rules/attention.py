@@ -113,7 +113,7 @@ def paged_tree(plan: Plan) -> Iterator[Verdict]:
             why=f"the engine refuses: {_refusal_message(plan, backend)}",
             fix=Fix(
                 "set speculative_eagle_topk to 1 (the engine adjusts the draft tokens), or "
-                "page_size to 1 unless the backend forces another",
+                "page_size to 1 unless the backend requires another",
                 set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
             ),
         )

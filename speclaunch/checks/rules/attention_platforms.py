@@ -90,7 +90,7 @@ class _Backend(Struct, frozen=True):
     phases: tuple[int, ...] = ()
     """Phases that the engine checks: 0 prefill, 1 decode. If empty, it checks `names`."""
     names: tuple[str, ...] = _ARGUMENTS
-    """Arguments that the engine checks one by one, without the others. Unused with `phases`."""
+    """Arguments that the engine checks separately. Ignored if `phases` is set."""
 
 
 _BOTH = (BOTH,)
@@ -307,7 +307,7 @@ _ALLOWED = (
 _ONE_FIELD = "<0.5.16"
 """Releases that check only `attention_backend`, even if each phase has its own."""
 _BOTH_OR_ONE = "<0.5.18"
-"""Releases that check the phases if both have their own."""
+"""Releases that check the backend of each phase if both are set."""
 
 
 @rule("SPL324")

@@ -374,7 +374,7 @@ def _unread(version: str) -> Iterator[UnknownFact]:
     known = architectures(version)
     if not known.exact:
         what = f"what SGLang {known.requested} does with model architectures"
-        yield UnknownFact(what, f"that of {known.version} is taken", "update speclaunch")
+        yield UnknownFact(what, f"{known.version}'s behavior is assumed", "update speclaunch")
 
 
 _GENERATED = "SPL017"

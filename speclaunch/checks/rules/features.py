@@ -413,7 +413,7 @@ def served_model_name(plan: Plan) -> Iterator[Verdict]:
             why="the engine stops: AssertionError: served_model_name cannot contain a colon (':') "
             "character. The colon is reserved for the 'model:adapter' syntax",
             fix=Fix(
-                f"set it to {name.replace(':', '-')}",
+                f"set served_model_name to {name.replace(':', '-')}",
                 set={"served_model_name": name.replace(":", "-")},
             ),
         )

@@ -267,7 +267,7 @@ def _verdict(message: str, engine_message: str) -> Verdict:
         at=(STRATEGY, "disable_radix_cache"),
         why=f"the engine refuses: {engine_message}",
         fix=Fix(
-            "remove the strategy, and disable the radix cache",
+            "remove the strategy, and set disable_radix_cache: true",
             set={STRATEGY: None, "disable_radix_cache": True},
         ),
     )

@@ -186,7 +186,7 @@ def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
     several = f"layer {', '.join(map(str, beyond))}"
     has = f"but the target has {layers}"
     if max(beyond) < layers:
-        has = f"but of the target's {layers} (counted from 0) the last is not captured"
+        has = f"but the last of the target's {layers} layers (number {layers - 1}) is not captured"
     yield Verdict(
         f"the draft reads target {several}, {has}",
         at=("speculative_draft_model_path", "model_path"),
@@ -355,7 +355,7 @@ def quantization_mismatch(plan: Plan) -> Iterator[Verdict]:
         why="the engine refuses: Quantization method specified in the model config "
         f"({found.made}) does not match the quantization method specified in the "
         f"`quantization` argument ({found.used})",
-        fix=Fix("remove it: the checkpoint states it", set={NAME: None}),
+        fix=Fix("remove it: the checkpoint's config states the method", set={NAME: None}),
     )
 
 
@@ -396,7 +396,7 @@ def _refused(plan: Plan, raw: Mapping[str, Any]) -> tuple[str, str]:
 
 
 _DRAFTS = ("EAGLE", "STANDALONE")
-"""Algorithms whose draft may be of any class; SPL407 reports those of EAGLE3."""
+"""Algorithms whose draft may be of any class; SPL407 checks EAGLE3's drafts."""
 _OWN = (None, "auto", "sglang")
 """Values of `model_impl` that prefer the engine's own classes; 0.4.6 does not have the argument."""
 
@@ -436,7 +436,7 @@ def unnamed_class(plan: Plan) -> Iterator[Verdict]:
         at=("speculative_draft_model_path",),
         why="the engine reads the model class from it and fails on the draft's config: "
         "`'NoneType' object is not subscriptable`",
-        fix=Fix("set it in the config.json, such as `[LlamaForCausalLM]`"),
+        fix=Fix('set `architectures` there, for example to `["LlamaForCausalLMEagle3"]`'),
     )
 
 

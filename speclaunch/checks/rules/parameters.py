@@ -34,7 +34,7 @@ def unknown_algorithm(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"no release has the speculative algorithm {name}; it belongs to {fork.name} of SGLang",
             at=("speculative_algorithm",),
-            why="SGLang itself refuses it; how the fork handles it is unknown here",
+            why="SGLang itself refuses it; the behavior of the fork is unknown",
             fix=Fix(f"declare the engine, {fork.package}: {how_to_declare(plan)}"),
             severity=None if is_here else Severity.WARNING,
         )
@@ -209,7 +209,7 @@ def nonpositive_parameter(plan: Plan) -> Iterator[Verdict]:
                 "without drafted tokens the engine concatenates an empty list, or requests a "
                 "negative number of them"
             ),
-            fix=Fix("draft at least one step", set={"speculative_num_steps": 1}),
+            fix=Fix("set it to 1 or more", set={"speculative_num_steps": 1}),
             severity=Severity.WARNING if idle else Severity.ERROR,
         )
     if topk is not None and topk < 1:
@@ -224,7 +224,7 @@ def nonpositive_parameter(plan: Plan) -> Iterator[Verdict]:
             f"speculative_num_draft_tokens {tokens} verifies nothing",
             at=("speculative_num_draft_tokens",),
             why=f"the engine selects the best {tokens - 1} drafted tokens: torch.topk fails",
-            fix=Fix("verify at least two tokens: a drafted token and the target's own"),
+            fix=Fix("set it to 2 or more: a drafted token and the target's own"),
         )
 
 

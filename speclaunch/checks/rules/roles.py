@@ -190,7 +190,7 @@ def _as_prefill(plan: Plan) -> Iterator[Verdict]:
             at=(name, "tp_size"),
             why="the engine stops: AssertionError: Different tp size is supported only when one tp "
             "is multiple of the other.",
-            fix=Fix(f"give both servers tp_size {prefill}", set={name: prefill}),
+            fix=Fix(f"set tp_size to {prefill} on both servers", set={name: prefill}),
         )
 
 

@@ -64,7 +64,7 @@ def adaptive_steps(plan: Plan) -> Iterator[Verdict]:
         why=f"the engine refuses: --speculative-num-steps={steps} is not in the adaptive config "
         f"candidate_steps {candidates}",
         fix=Fix(
-            f"start with {nearest} steps, or list the candidates in speculative_adaptive_config",
+            f"set it to {nearest}, or list the candidates in speculative_adaptive_config",
             set={"speculative_num_steps": nearest, "speculative_num_draft_tokens": None},
         ),
     )
