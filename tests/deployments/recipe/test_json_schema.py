@@ -265,7 +265,7 @@ def test_what_it_says_of_an_argument() -> None:
 
 
 def test_a_section_that_a_recipe_does_not_have() -> None:
-    with pytest.raises(InputError, match="no section `arg`") as caught:
+    with pytest.raises(InputError, match="`arg` is not a section") as caught:
         recipe_schema(load(NEWEST), (), "arg")
     assert "args" in str(caught.value.problems[0].help)
 

@@ -191,7 +191,7 @@ def test_weights_too_large(monkeypatch: pytest.MonkeyPatch, version: str) -> Non
     assert (found.fit, found.phase) == (Fit.FAILS, MemoryPhase.TARGET_WEIGHTS)
     assert found.message == "torch.OutOfMemoryError: CUDA out of memory."
     assert found.working_fractions is None
-    assert "does not matter" in found.why
+    assert "no effect" in found.why
     check_sums(found)
 
 
