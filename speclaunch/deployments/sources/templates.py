@@ -255,6 +255,7 @@ _ASSIGNMENT = lazy(
     r"(?:[^\s:#=][^:#=\n]*:[ \t]*)?(?:(?:export|override|private)[ \t]+)*"
     r"([A-Za-z_][\w.-]*)[ \t]*(\?|\+|:{0,3}|!)=[ \t]*"
 )
+_CONDITION = lazy(r" *(ifn?def|ifn?eq|else|endif)\b.*")
 _CONTINUED = lazy(r"[ \t]*\\\n[ \t]*")
 _COMMENT = lazy(r"(?:^|[ \t])#")
 _NAME = lazy(r"[A-Za-z_]\w*")
@@ -280,7 +281,8 @@ class _Makefile:
         self._document = document
         self._masks = Masks(_COMPUTED)
         self._variables: dict[str, _Variable | None] = {}
-        """Variables by name; None if defined several times, so that a condition decides."""
+        """Variables by name; None if defined several times or under a condition."""
+        self._conditions: list[str] = []  # enclosing directives such as `ifndef NAME`
         self._source = SourceBuilder(document)
         self._quote = ""
         self._is_expanded = False
@@ -288,8 +290,14 @@ class _Makefile:
     def reading(self) -> Reading:
         lines = list(self._lines())
         for start, line in lines:
-            if not line.startswith("\t"):
-                self._define(start, line)
+            if (directive := _CONDITION.match(line)) is not None:
+                if directive[1] in ("else", "endif"):
+                    del self._conditions[-1:]
+                if directive[1] != "endif":
+                    self._conditions.append(directive[0].strip())
+            elif not line.startswith("\t"):
+                bare = line.lstrip(" ")
+                self._define(start + len(line) - len(bare), bare)
         for start, line in lines:
             if line.startswith("\t"):
                 self._quote = ""
@@ -322,8 +330,10 @@ class _Makefile:
         comment = _COMMENT.search(line, found.end())
         end = comment.start() if comment is not None else len(line)
         name, sign = found[1], found[2]
-        value = _Variable(line[found.end() : end].rstrip(), start + found.end(), sign == "?")
+        is_default = sign == "?" or self._conditions == [f"ifndef {name}"]
+        value = _Variable(line[found.end() : end].rstrip(), start + found.end(), is_default)
         known = name in self._variables or sign in ("+", "!")
+        known = known or self._conditions not in ([], [f"ifndef {name}"])
         self._variables[name] = None if known else value
 
     # -- expansion ----------------------------------------------------------------------

@@ -84,3 +84,26 @@ def test_functions_are_no_errors(tmp_path: Path) -> None:
 )
 def test_nonsense_is_read_to_its_end(text: str) -> None:
     _read(text % f"{SERVER} --model-path m")
+
+
+@over(
+    [
+        ("ifdef FAST\nTP := 4\nendif", None),
+        ("ifeq ($(FAST),1)\n  TP := 4\nendif", None),
+        ("ifeq ($(FAST),1)\nTP ?= 4\nendif", None),
+        ("TP := 2\nifneq ($(FAST),)\n  TP := 4\nendif", None),
+        ("ifdef A\nifndef TP\nTP := 4\nendif\nendif", None),
+        ("ifndef TP\nelse\nTP := 4\nendif", None),
+        ("ifdef A\nelse ifndef TP\nTP := 4\nendif", None),
+        ("ifdef A\nTP := 4", None),
+        ("ifndef OTHER\nTP := 4\nendif", None),
+        ("ifndef TP\n  TP := 4\nendif", "4"),
+        ("ifdef A\nX := 1\nendif\nTP := 4", "4"),
+        ("endif\nendif\n  TP := 4", "4"),
+    ]
+)
+def test_a_variable_under_a_condition_is_unknown(case: tuple[str, str | None]) -> None:
+    head, known = case
+    word = only(_read(f"{head}\nserve:\n\t{SERVER} --tp $(TP)\n")).words[1]
+    assert (word.text if word.evaluated else None) == known
+    assert bool(word.defaults) == head.startswith("ifndef TP\n  ")
