@@ -7,6 +7,7 @@ condition. Values that a loop adds, or that differ between branches, are unknown
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -58,6 +59,7 @@ class Definitions:
                 else:
                     self._fields[node.name] = dict(_fields(node))
         self._sites: dict[str, list[ast.Call]] = {}
+        self._uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
         names = set(self._names.values())
         for call in ast.walk(tree):
             if isinstance(call, ast.Call) and (name := _called(call)) in names:
@@ -93,9 +95,9 @@ class Definitions:
         return table
 
     def arguments(self, node: AnyFunction) -> dict[str, PythonValue]:
-        """Return the values of a function's parameters if the program calls it exactly once."""
+        """Return the values of a function's parameters if the program only calls it, and once."""
         sites = self._sites.get(self._names.get(id(node), ""), [])
-        if len(sites) != 1:
+        if len(sites) != 1 or self._uses[node.name] > 1:
             return {}
         (call,) = sites
         if any(isinstance(argument, ast.Starred) for argument in call.args):
@@ -319,6 +321,7 @@ class _Scope:
         self._loose = 0
         """Number of enclosing loops and branches without a plain condition."""
         self._depth = 0
+        self._outer = frozenset(map(id, names.values()))  # other functions may use them, too
 
     def run(self, body: Sequence[ast.stmt]) -> None:
         """Process statements in order."""
@@ -376,6 +379,10 @@ class _Scope:
             case ast.Match():
                 for case_ in node.cases:
                     self._branch(case_.body, node.subject)
+            case ast.Delete():
+                for target in node.targets:
+                    if isinstance(target, ast.Subscript):
+                        self._remove(target.value, target.slice, sure=True)
             case ast.Assert() | ast.Raise() | ast.Import() | ast.ImportFrom():
                 pass
             case _:
@@ -459,6 +466,21 @@ class _Scope:
             sure = not self._if and not self._loose
             table.entries[key.text] = (key, value if sure else self._evaluator.unknown(target))
 
+    def _remove(self, held: ast.expr, key: ast.expr, *, sure: bool) -> None:
+        """Remove a key of a dictionary. Its value is unknown if another path keeps it."""
+        table, name = self.names.get(dotted(held) or ""), self._evaluator.value(key)
+        if not isinstance(table, PythonTable):
+            return
+        known = isinstance(name, PythonText) and not any(piece.unknown for piece in name.pieces)
+        keys = [name.text] if known and isinstance(name, PythonText) else [*table.entries]
+        sure = sure and known and not self._if and not self._loose and id(table) not in self._outer
+        self._document.spend(len(keys))
+        for text in filter(table.entries.__contains__, keys):
+            label, _ = table.entries[text]
+            table.entries[text] = (label, self._evaluator.unknown(held))
+        if sure:
+            table.entries.pop(keys[0], None)
+
     def _grow(self, name: str | None, node: ast.expr) -> None:
         if name is None:
             return
@@ -531,6 +553,9 @@ class _Scope:
         """Record every call in an expression, except inside nested functions."""
         for call in _walk(node):
             self._document.spend()
+            match call:
+                case ast.Call(func=ast.Attribute(value=held, attr="pop"), args=[key, *_]):
+                    self._remove(held, key, sure=call is node)
             if not isinstance(call, ast.Call) or last_name(call.func) in ("append", "extend"):
                 continue
             args: list[PythonValue] = []

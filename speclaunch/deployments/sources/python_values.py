@@ -466,7 +466,7 @@ class PythonEvaluator:
             return PythonList(items, line=node.lineno)
         return self.unknown(node)
 
-    def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911
+    def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911, PLR0912
         name = last_name(node.func)
         full_name = dotted(node.func) or ""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
@@ -484,6 +484,8 @@ class PythonEvaluator:
             return found
         if name == "copy" and inner is not None and not node.args:
             found = self.value(inner, depth + 1)
+            if isinstance(found, PythonTable):
+                return PythonTable(dict(found.entries), list(found.rest))
             return (
                 replace(found, items=list(found.items)) if isinstance(found, PythonList) else found
             )

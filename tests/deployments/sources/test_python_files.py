@@ -421,3 +421,64 @@ def test_a_list_of_the_module_that_a_function_runs_is_one_command() -> None:
         "class Server:\n    def start(self):\n        subprocess.Popen(COMMAND)\n"
     )
     assert [word.text for word in found.words] == ["--model-path", "NAME", "--tp", "2"]
+
+
+SERVE = """\
+import functools, threading, sglang as sgl
+def serve(tp=2, steps=3):
+    sgl.Engine(model_path="m", tp_size=tp, speculative_num_steps=steps)
+serve(steps=5)
+"""
+
+
+@over(
+    [
+        "threading.Thread(target=serve, args=(4,)).start()\n",
+        "run = functools.partial(serve, tp=4)\nrun()\n",
+        "for start in [serve]:\n    start(4)\n",
+        "serve = wrap(serve)\n",
+    ]
+)
+def test_the_parameters_of_a_function_that_is_passed_on_are_unknown(passed: str) -> None:
+    assert [word.evaluated for word in read(SERVE).words] == [True] * 6
+    assert [word.evaluated for word in read(SERVE + passed).words] == [
+        True,
+        True,
+        True,
+        False,
+    ] * 1 + [
+        True,
+        False,
+    ]
+
+
+KW = 'import sglang as sgl\nkw = {"model_path": "m", "tp_size": 2, "dtype": "half"}\n'
+
+
+@over(
+    [
+        ('del kw["tp_size"]', ["m", "half"]),
+        ('kw.pop("tp_size")', ["m", "half"]),
+        ('kw.pop("tp_size", None)\nkw["tp_size"] = 4', ["m", "half", "4"]),
+        ('tp = kw.pop("tp_size")', ["m", "half"]),
+        ('kw.pop("x", None)', ["m", "2", "half"]),
+        ('other = kw.copy()\nother.pop("tp_size")', ["m", "2", "half"]),
+        ('other = dict(kw)\ndel other["tp_size"]', ["m", "2", "half"]),
+        ('if x:\n    kw.pop("tp_size")', ["m", None, "half"]),
+        ('for _ in x:\n    del kw["tp_size"]', ["m", None, "half"]),
+        ('y = kw.pop("tp_size") if x else 1', ["m", None, "half"]),
+        ('y = x and kw.pop("tp_size")', ["m", None, "half"]),
+        ("kw.pop(x)", [None, None, None]),
+        ("for x in y:\n    kw.pop(x, None)", [None, None, None]),
+        ('kw.pop(f"tp_{x}")', [None, None, None]),
+    ]
+)
+def test_a_key_that_a_program_removes(case: tuple[str, list[str | None]]) -> None:
+    removed, values = case
+    found = read(f"{KW}{removed}\nsgl.Engine(**kw)\n")
+    assert [w.text if w.evaluated else None for w in found.words[1::2]] == values
+
+
+def test_a_key_that_another_function_removes_is_unknown() -> None:
+    found = read(f'{KW}def small():\n    kw.pop("tp_size")\n\ndef big():\n    sgl.Engine(**kw)\n')
+    assert [word.evaluated for word in found.words[1::2]] == [True, False, True]
