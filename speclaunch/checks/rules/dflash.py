@@ -456,11 +456,11 @@ def _experts(plan: Plan, backend: str) -> Iterator[Verdict]:
     coordinated = plan.env_flag(_COORDINATION) and plan.in_versions(">=0.5.22")
     if (spread or coordinated) and mode != "static":
         yield Verdict(
-            f"DSPARK with DP attention needs {_RAGGED_MODE} static here, not {mode}",
+            f"DSPARK with DP attention requires {_RAGGED_MODE}=static, not {mode}",
             at=(_RAGGED_MODE,),
-            why="the engine refuses another mode if experts are distributed over the ranks, or "
-            "their prefill is coordinated",
-            fix=Fix("remove it: static is the default", env={_RAGGED_MODE: None}),
+            why="the engine refuses other modes if experts are distributed over the ranks or "
+            "prefill is coordinated",
+            fix=Fix("remove the variable; the default is static", env={_RAGGED_MODE: None}),
         )
     drafts = plan.user_value("speculative_moe_a2a_backend")
     if drafts not in (None, backend):

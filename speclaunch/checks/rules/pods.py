@@ -68,7 +68,7 @@ def moving_image(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the image has {called}, so its content can change",
         why=(
-            "a rescheduled pod may run another release, with renamed arguments and other defaults"
+            "a recreated container may run another release, with renamed arguments and new defaults"
         ),
         fix=Fix(f"pin the release: v{plan.request.version}, or a digest"),
         place=written.place,
@@ -303,8 +303,8 @@ def privileged(plan: Plan) -> Iterator[Verdict]:
         return
     yield Verdict(
         "the container is privileged",
-        why="it can access all devices of the node, including other pods' GPUs, and escape its "
-        "container; the engine does not need that",
+        why="it can access all devices of the host, including other containers' GPUs, and escape "
+        "to the host; the engine does not need that",
         fix=Fix("remove it; for RDMA request the device and add the capability IPC_LOCK"),
         place=written.place,
     )

@@ -446,9 +446,9 @@ def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                     Verdict(
                         f"the file contains the value of --{name} of the router {router.name}",
                         why=(
-                            "it remains in the repository's history, readable to anyone with access"
+                            "it remains in the repository's history, readable by anyone with access"
                         ),
-                        fix=Fix("read it from a secret, and rotate it: it has been exposed"),
+                        fix=Fix("rotate the exposed key, and read the new one from a secret"),
                         place=replace(written.place, hidden=True),
                     ),
                 )
@@ -456,7 +456,7 @@ def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 @rule("SPL885")
 def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
-    """Report a scrape of a server that exports no metrics there."""
+    """Report a scrape of a server that exports no metrics."""
     if not plan.request.serves_http or not in_kubernetes(plan):
         return
     for scrape in context_of(plan).pod.scrapes:
