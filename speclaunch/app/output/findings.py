@@ -292,8 +292,13 @@ def minor_bugs(findings: Iterable[Finding], more: str) -> list[str]:
     ids = dict.fromkeys(finding.code for finding in findings if finding.is_minor_bug)
     if not ids:
         return []
+    affect = (
+        "affects only certain requests or has"
+        if len(ids) == 1
+        else ("affect only certain requests or have")
+    )
     noun = many(len(ids), "known engine bug")
-    return [f"{noun} limited to certain requests or with weak evidence: {', '.join(ids)} ({more})"]
+    return [f"{noun} that {affect} weak evidence: {', '.join(ids)} ({more})"]
 
 
 def bugs_across(before: Iterable[Finding], after: Iterable[Finding]) -> str | None:

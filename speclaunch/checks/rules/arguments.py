@@ -416,9 +416,9 @@ def literal_secret(plan: Plan) -> Iterator[Verdict]:
         example = f"{secret.written}: ${{oc.env:NAME}}" if recipe else f'{secret.written}="$NAME"'
         yield Verdict(
             f"the file contains the value of {secret.name}",
-            why="it remains in the repository's history, readable to anyone with access",
+            why="it remains in the repository's history, readable by anyone with access",
             fix=Fix(
-                f"read it from the environment ({example}), and rotate it: it has been exposed"
+                f"rotate the exposed secret, and read the new one from the environment ({example})"
             ),
             place=replace(secret.place, column=column, hidden=True),
         )

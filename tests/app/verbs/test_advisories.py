@@ -129,7 +129,9 @@ def test_lint_reports_one_of_requests_once_a_file(speclaunch: Any, tmp_path: Pat
     words = ("lint", "run.sh", "--engine", "0.5.12.post1", "--hardware", "h100")
     brief = speclaunch(*words)
     assert f"{STOP}" in brief.stdout
-    assert "known engine bugs limited to certain requests" in brief.stdout
+    assert (
+        "known engine bugs that affect only certain requests or have weak evidence" in brief.stdout
+    )
     assert "info[" not in brief.stdout
     full = speclaunch(*words, "--info")
     assert full.stdout.count(f"info[{STOP}]") == 1
