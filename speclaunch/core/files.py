@@ -274,7 +274,7 @@ class EntryFiles:
         return self._is_believed
 
     def get(self, name: str) -> bytes | None:
-        """Return the text of an entry; None if it is missing or ignored."""
+        """Return the content of an entry; None if it is missing or ignored."""
         if not self.is_believed:
             return None
         with contextlib.suppress(OSError, ValueError, MemoryError):

@@ -390,7 +390,7 @@ class Redactor:
         return redact(text)
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value with every secret in its texts replaced with `***`."""
+        """Return a JSON value with every secret in its strings replaced with `***`."""
         if isinstance(value, Mapping):
             return {
                 key: HIDDEN if _is_secret_item(key, item) else self.value(item)

@@ -195,7 +195,7 @@ class Migration(Struct):
     problems: list[Problem] = []
     """Blockers: the feature was removed, the flag is unknown, or a value is rejected."""
     origins: list[MigrationStep] = []
-    """Version that each command was read for, and the reason, unless a version was named."""
+    """Version that each command was read for, and why; empty if the user named a version."""
     warnings: list[Problem] = []
     """Parts that do not reach the engine and are unchanged; `lint` and `import` warn of them,
     too."""

@@ -178,7 +178,10 @@ _MODEL = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidd
 "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256,
 "num_hidden_layers": 2, "max_position_embeddings": 2048, "torch_dtype": "bfloat16"}"""
 _MOST_OTHERS = 2
-"""Maximum number of workers for other import-time variables; each uses about 200 MiB."""
+"""Maximum number of workers for other values of variables that are read at import.
+
+Each worker uses about 200 MiB.
+"""
 _NAMES_CODE = lazy(r"EXTERNAL|PLUGIN|PLATFORM")
 _OF_NO_WEIGHT = lazy(r"_DIR$|_PATH$|LOG|DUMP|COREDUMP|_PORT|_CI$")
 """Variables that no validation depends on, such as output paths."""

@@ -37,7 +37,7 @@ _NAME = "speculative_eagle_topk"
 
 @rule("SPL243")
 def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
-    """Report DeepSeek-V4 with speculation other than DSPARK, or EAGLE at topk 1."""
+    """Report DeepSeek-V4 with any speculation except DSPARK and EAGLE at topk 1."""
     target = plan.facts.target
     written = plan.user_value("speculative_algorithm")
     if target is None or target.architecture not in _ARCHITECTURES or written is None:

@@ -55,7 +55,7 @@ class Subject(Struct, frozen=True):
         return compare(self.loader, self.headers, plain=plain)
 
     def loaded(self) -> list[str]:
-        """Return the tensors that the class computes with; all of them if no loader is known."""
+        """Return the tensors that the class uses; all tensors if its loader is unknown."""
         if self.loader is None:
             return list(self.headers)
         compared = self.compared()

@@ -238,7 +238,7 @@ class Agreement(Section):
 
 
 class Launch(Section):
-    """Start, supervision and stop of the engine."""
+    """Settings for starting, supervising and stopping the engine."""
 
     ready_timeout_seconds: float = Field(default=3600, gt=0)
     """Give up if the engine is not ready after this time (large models load slowly)."""

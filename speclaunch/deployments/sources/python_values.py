@@ -319,7 +319,7 @@ class PythonEvaluator:
         return replace(found, pieces=(replace(found.pieces[0], text=f"*{found.text}"),))
 
     def words(self, found: PythonValue, node: ast.AST) -> list[PythonText]:
-        """Return the items of a list, or the words of a text that is split as in a shell."""
+        """Return the items of a list, or the words of a string, split as a shell would."""
         if isinstance(found, PythonList):
             found.consumed = True
             self.document.spend(len(found.items))

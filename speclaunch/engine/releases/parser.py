@@ -156,8 +156,8 @@ def parser_of(
 ) -> Parser:
     """Return the cached parser of a version. Without `checked`, it accepts any text as a value.
 
-    For a `piece` of a command line no argument is required or has a default, because argparse would
-    store all defaults at each call, which takes twice as long as everything else.
+    For a `piece` of a command line, arguments are not required and have no defaults: argparse would
+    store every default on each call, which takes twice as long as everything else.
     """
     return _built(_Identity(catalogue), checked, required and not piece, piece)
 

@@ -96,7 +96,7 @@ def tokenizer_of(name: object) -> Any:
 
 
 def refuse_remote_code() -> None:
-    """Load tokenizers as data only.
+    """Make the generator load tokenizers as data only.
 
     The generator itself would run the model's code (0.5.23 benchmark/utils.py `get_tokenizer`,
     `trust_remote_code=True`).
