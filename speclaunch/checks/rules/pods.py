@@ -430,7 +430,7 @@ def _volume(plan: Plan, path: str) -> Volume | None:
 
 def _verdict(plan: Plan, name: str, path: str, other: Plan, volume: Volume) -> Verdict:
     return Verdict(
-        f"{part_of(plan)} has no volume at {path}, but {part_of(other)} mounts one there",
+        f"{part_of(plan)} mounts no volume at {path}, but {part_of(other)} does",
         at=(name,),
         why="unless the image contains the path, the engine treats it as a repository name and "
         "stops",

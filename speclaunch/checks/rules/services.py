@@ -195,7 +195,7 @@ def _wrong_of_bootstrap_port(
         plan,
         Verdict(
             f"the Service {target.service.name} does not expose the bootstrap port {serves}",
-            why="decode connects to the router's prefill host at that port: connection refused",
+            why="decode servers connect to the router's prefill host at that port, and are refused",
             fix=Fix(f"add port {serves} to the Service"),
             place=target.service.place,
             others=(*written(plan, _PORT), upstream.place),
@@ -246,8 +246,8 @@ def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
             Verdict(
                 "prefill and decode servers without a router",
                 at=("disaggregation_mode",),
-                why="both need each request with the same room and the prefill server's "
-                "bootstrap address: neither answers clients directly",
+                why="each request must reach both servers, with the same room and the prefill "
+                "server's bootstrap address; neither server answers clients directly",
                 fix=Fix("add sglang_router with --pd-disaggregation, or pass its file to lint"),
                 place=context_of(prefill).place,
                 others=(context_of(decode).place,),
@@ -257,10 +257,10 @@ def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 _LEADER_AND_ONE = 2
 _FIXED_RANK_FIX = Fix(
-    "set it from the platform: $(LWS_WORKER_INDEX), the pod's index, SLURM_NODEID"
+    "set node_rank from the platform: $(LWS_WORKER_INDEX), the pod's index or SLURM_NODEID"
 )
 _WHY = (
-    "each rank connects once: the second host with the same rank is refused, or both wait for "
+    "each rank connects once: a second host with the same rank is refused, or all hosts wait for "
     "the missing rank until they time out"
 )
 

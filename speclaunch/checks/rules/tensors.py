@@ -132,8 +132,8 @@ def missing_tensors(plan: Plan) -> Iterator[Verdict]:
         f"{len(missing)} of {sum(tensor.needed for tensor in loader.expected.values())} tensors "
         f"that {loader.name} loads are missing: {_listed(names, 4)}",
         at=(found.argument,),
-        why="the engine silently skips missing tensors and drops unknown names: such weights "
-        "remain uninitialized, and nearly every proposal is rejected",
+        why="the engine silently skips missing tensors and drops tensors with unknown names; the "
+        "missing weights remain uninitialized, and the target rejects nearly every proposal",
         fix=Fix(fix),
     )
 
@@ -263,8 +263,8 @@ def token_map(plan: Plan) -> Iterator[Verdict]:
         yield _verdict(
             f"d2t maps {twice} of the draft's {len(tokens)} tokens to a target token that is "
             "already mapped",
-            "the engine adds each entry's index to it: the draft proposes the wrong tokens, and "
-            "they are rejected",
+            "the engine adds each entry's index to it; the draft then proposes wrong tokens, and "
+            "the target rejects them",
         )
         return
     known = _ids(found, "t2d")
@@ -465,9 +465,9 @@ def mask_embedding(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the draft's mask token is {token}, but the target's {name} {problem}",
         at=("speculative_draft_model_path", "model_path"),
-        why="every drafted position starts from the mask token's embedding: without it the "
-        "draft's tokens are rejected",
-        fix=Fix("set the mask_token_id that the draft was trained with"),
+        why="every drafted position starts from the mask token's embedding; without it the target "
+        "rejects the draft's tokens",
+        fix=Fix("set mask_token_id to the value that the draft was trained with"),
     )
 
 
