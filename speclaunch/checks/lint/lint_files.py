@@ -66,10 +66,7 @@ class LintRun(Struct):
     """True if checking a file may query an engine, with a worker in each process."""
 
     def report(self, log: Callable[[str], None] = lambda _: None) -> Report:
-        """Return the report on all files, including checks that compare several files.
-
-        `log` receives progress.
-        """
+        """Return the report on all files. `log` receives progress."""
         found = list(find_files(self.paths, self.left_out, only_deployments=self.only_deployments))
         for file in found:  # a wrong configuration is reported before anything is checked
             self.settings(file.path)

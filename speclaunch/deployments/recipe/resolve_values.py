@@ -273,7 +273,7 @@ def register_resolvers() -> None:
     from omegaconf import OmegaConf  # noqa: PLC0415
 
     # `${oc.env:NAME,}` has an empty default, as intended
-    warnings.filterwarnings("ignore", "In the sequence .* some elements are missing", UserWarning)
+    warnings.filterwarnings("ignore", "In the sequence", UserWarning)
     if not OmegaConf.has_resolver("cpu_model"):
         OmegaConf.register_new_resolver("cpu_model", _cpu_model)
         for name, resolver in RESOLVERS.items():
