@@ -85,7 +85,7 @@ def is_mla(checkpoint: Checkpoint | None) -> bool:
 
 
 _CHAIN = Fix(
-    "set speculative_eagle_topk to 1; the engine adjusts the draft tokens",
+    "set speculative_eagle_topk to 1; the engine adjusts the number of draft tokens",
     set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
 )
 _PAGED_TREE_BACKENDS = (("0", "flashinfer"), ("0.5.6", "fa3"), ("0.5.13", "triton"))
@@ -112,8 +112,8 @@ def paged_tree(plan: Plan) -> Iterator[Verdict]:
             at=("page_size", name, "speculative_eagle_topk"),
             why=f"the engine refuses: {_refusal_message(plan, backend)}",
             fix=Fix(
-                "set speculative_eagle_topk to 1 (the engine adjusts the draft tokens), or "
-                "page_size to 1 unless the backend requires another",
+                "set speculative_eagle_topk to 1 (the engine adjusts the number of draft tokens), "
+                "or page_size to 1 if the backend allows it",
                 set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
             ),
         )

@@ -458,8 +458,8 @@ def _experts(plan: Plan, backend: str) -> Iterator[Verdict]:
         yield Verdict(
             f"DSPARK with DP attention requires {_RAGGED_MODE}=static, not {mode}",
             at=(_RAGGED_MODE,),
-            why="the engine refuses other modes if experts are distributed over the ranks or "
-            "prefill is coordinated",
+            why="the engine refuses other modes if experts are distributed across ranks or "
+            "prefill is coordinated across ranks",
             fix=Fix("remove the variable; the default is static", env={_RAGGED_MODE: None}),
         )
     drafts = plan.user_value("speculative_moe_a2a_backend")

@@ -61,7 +61,7 @@ def draft_dtype(plan: Plan) -> Iterator[Verdict]:
         why="with dtype=auto each model uses its own config; the draft then fails on the "
         "target's hidden states (`Capture cuda graph failed: expected mat1 and mat2 to "
         "have the same dtype`)",
-        fix=Fix(f"set the data type for both: dtype: {ours}", set={"dtype": ours}),
+        fix=Fix(f"set `dtype: {ours}` for both", set={"dtype": ours}),
         severity=None if certain else Severity.WARNING,
     )
 

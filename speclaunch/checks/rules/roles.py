@@ -551,7 +551,7 @@ def _conflict_of_role_pipeline_stages(prefill: Plan, decode: Plan) -> Conflict |
         ("pp_size",),
         f"each request fails: AssertionError: Decode pp size ({ours}) should be equal to prefill "
         f"pp size ({theirs}) or 1",
-        Fix("set pp_size of decode to 1, or to prefill's pp_size"),
+        Fix("set decode's pp_size to 1 or to prefill's pp_size"),
     )
 
 

@@ -348,8 +348,8 @@ def _role_name(name: str) -> str:
         raise ValueError("the router is not a role: write `router:` at the top level")
     if not is_role_name(name):
         raise ValueError(
-            f"{name!r} cannot be the name of a role: write at most 40 lower-case letters, digits "
-            "and dashes, a letter first"
+            f"{name!r} cannot be the name of a role: use at most 40 lower-case letters, digits and "
+            "dashes, starting with a letter"
         )
     return name
 

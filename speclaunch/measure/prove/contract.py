@@ -218,7 +218,7 @@ def _outcome(field: ContractField, pair: Pair) -> Outcome:
         return field.check(pair)
     except EngineError as error:
         if not pair.plain.lives():
-            raise LaunchError(f"the plain server ended at {field.name}: {error}") from error
+            raise LaunchError(f"the plain server ended during {field.name}: {error}") from error
         return Outcome(FieldResult.DIFFERS, f"the server gave no answer: {error}")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = f"an answer is not in SGLang's format: {type(error).__name__}: {error}"

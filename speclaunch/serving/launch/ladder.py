@@ -537,7 +537,7 @@ def _failure(budget: MemoryBudget) -> Diagnosis:
 _NOTHING = Cause(
     "forecast-weights-do-not-fit",
     "the weights do not fit in memory",
-    "The target's weights are larger than the memory.",
+    "The target's weights do not fit in the available memory.",
     "",
     memory=True,
 )

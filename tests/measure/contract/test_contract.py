@@ -184,7 +184,7 @@ def test_nothing_is_tested_after_a_server_ended() -> None:
 def test_a_plain_server_that_ends_is_an_error() -> None:
     ours, _ = pair()
     plain = ScriptedServer(speculates=False, fault="ends at the context limit")
-    with pytest.raises(LaunchError, match="the plain server ended at context_limit"):
+    with pytest.raises(LaunchError, match="the plain server ended during context_limit"):
         check_contract(ours, ContractServer(lambda: plain), fields=named("context_limit"))
 
 

@@ -79,7 +79,7 @@ class AuditGuard:
             self._executed(args[0].co_filename)
         elif event in PROGRAMS:
             raise FileNotFoundError(
-                errno.ENOENT, "the judge may not start programs", str(args[:1])[:80]
+                errno.ENOENT, "the judge is not allowed to start programs", str(args[:1])[:80]
             )
         elif event in CHANGES:
             for path in args:

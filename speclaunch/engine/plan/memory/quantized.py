@@ -263,7 +263,7 @@ def _compressed(config: Mapping[str, Any]) -> Scheme:
     weights = next((mapping(mapping(group).get("weights")) for group in groups), {})
     bits = size(weights.get("num_bits"))
     if bits is None:
-        raise UnknownValueError("the bits of the compressed weights are unknown")
+        raise UnknownValueError("the bit width of the compressed weights is unknown")
     group, kind = size(weights.get("group_size")), weights.get("type")
     name = str(config.get("format") or "")
     if kind == "float" and bits == 4:
