@@ -292,13 +292,10 @@ def minor_bugs(findings: Iterable[Finding], more: str) -> list[str]:
     ids = dict.fromkeys(finding.code for finding in findings if finding.is_minor_bug)
     if not ids:
         return []
-    affect = (
-        "affects only certain requests or has"
-        if len(ids) == 1
-        else ("affect only certain requests or have")
-    )
+    affect, have = ("affects", "has") if len(ids) == 1 else ("affect", "have")
     noun = many(len(ids), "known engine bug")
-    return [f"{noun} that {affect} weak evidence: {', '.join(ids)} ({more})"]
+    what = f"that {affect} only certain requests or {have} weak evidence"
+    return [f"{noun} {what}: {', '.join(ids)} ({more})"]
 
 
 def bugs_across(before: Iterable[Finding], after: Iterable[Finding]) -> str | None:

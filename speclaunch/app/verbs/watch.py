@@ -223,7 +223,8 @@ def _show(records: list[WatchedEngine], form: OutputFormat) -> None:
 
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         document = WatchDocument(at=at, engines=records)
-        print(msgspec.json.encode(json_value(document)).decode(), flush=True)  # noqa: T201  one line each time
+        text = msgspec.json.encode(json_value(document)).decode()
+        print(text, flush=True)  # noqa: T201  one line each time
         return
     from speclaunch.app.output.console import out
 

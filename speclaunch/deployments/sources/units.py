@@ -1,4 +1,7 @@
-"""Read the lines of a systemd unit or a Quadlet that a shell would misread."""
+"""Read the lines of a systemd unit or a Quadlet that a shell would misread.
+
+Sources: systemd.exec(5), systemd.service(5) and podman-systemd.unit(5).
+"""
 
 from __future__ import annotations
 

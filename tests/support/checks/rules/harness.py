@@ -42,7 +42,7 @@ from speclaunch.engine.plan.resolve import resolve
 from speclaunch.engine.releases.catalogue import load
 from speclaunch.engine.releases.command import FromEnvironment, VariableReference, render_args
 from tests.support import TESTS
-from tests.support.checks.rules.manifest import manifest
+from tests.support.checks.rules.manifest import LOADER, manifest
 
 CASES = TESTS / "checks" / "rules" / "cases"
 
@@ -134,11 +134,8 @@ def hardware(said: Any) -> Hardware | None:
 
 @cache
 def load_cases(path: Path) -> tuple[Case, ...]:
-    """The cases of a file; read once, as several test modules ask for them when they are imported.
-
-    PyYAML's own scanner takes ten times longer than libyaml's.
-    """
-    text = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    """The cases of a file; read once, as several test modules ask for them when they are imported."""
+    text = yaml.load(path.read_text(), LOADER)
     return tuple(_case(text["rule"], name, said) for name, said in text["cases"].items())
 
 
