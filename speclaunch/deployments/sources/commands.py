@@ -81,7 +81,7 @@ class FoundCommand(Struct):
 
 
 def look(words: Sequence[Field]) -> FoundCommand:
-    """Return the server in a command, or the script that may contain a server."""
+    """Return the server or router in a command, or a script that may contain one; else empty."""
     found = FoundCommand()
     if not words or base(words[0].text) in SILENT:
         return found
@@ -390,7 +390,7 @@ def here_manifest(
 
 
 def _here_document(node: Simple) -> tuple[Redirect | None, SourceSpan | None]:
-    """Return a command's first here-document and its text, if the text may contain a server."""
+    """Return a command's first here-document and its text; both None if it has no server."""
     redirect = next((redirect for redirect in node.redirects if redirect.body is not None), None)
     if redirect is None or redirect.body is None or not SERVER.search(redirect.body.text):
         return None, None

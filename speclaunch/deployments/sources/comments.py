@@ -92,7 +92,7 @@ def _values(text: str) -> Iterator[Stretch]:
 
 
 def _program(document: Document) -> IsComment | None:
-    """Return the predicate for comments of Python and of shell scripts in it; None if invalid."""
+    """Return the comment predicate of a Python program and its shell scripts; None if invalid."""
     from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
     lines = io.StringIO(document.text, newline="\n").readline
@@ -161,7 +161,7 @@ _OWN_COMMENTS = (BlockKind.YAML, BlockKind.DOCKERFILE)
 
 
 def _values_or_none(block: Block) -> list[Stretch]:
-    """Return the ranges of scalars in a YAML block; none if the YAML is invalid."""
+    """Return the ranges of scalars in a YAML block; empty if the YAML is invalid."""
     import yaml  # noqa: PLC0415
 
     try:

@@ -39,7 +39,7 @@ _PATH = lazy(r"[./~]|[A-Za-z]:\\|\$")
 def add_compose_context(
     reading: Reading, sites: Sequence[ServiceSite], document: Document
 ) -> Reading:
-    """Return a reading of a Compose file with the server context of its servers."""
+    """Return a Compose file's `reading` with the server context of each server."""
     members: list[Member] = []
     for site in sites:
         keys = nodes.entries(site.node)
@@ -233,7 +233,7 @@ def may_form_deployment(reading: Reading, text: str) -> bool:
 
 
 def add_script_context(reading: Reading, document: Document) -> Reading:
-    """Return a reading of a script with the server context of its servers."""
+    """Return a script's `reading` with the server context of each server."""
     job = directives(document)
     platform = SBATCH if "#SBATCH" in document.text else SCRIPT
     title = job.get("--job-name")
@@ -305,7 +305,7 @@ def _step(program: Sequence[Word]) -> dict[str, Setting]:
 def _nodes(
     job: Mapping[str, Setting], step: Mapping[str, Setting], found: Invocation, platform: str
 ) -> Setting | None:
-    """Return a server's number of hosts; None unless its job or step states the nodes."""
+    """Return the number of hosts of a server's `srun`; None if unknown or for a single rank."""
     if platform != SBATCH or "srun" not in step:
         return None
     held = step.get("--nodes") or (None if "--nodelist" in step else job.get("--nodes"))

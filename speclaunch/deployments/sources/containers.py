@@ -60,7 +60,7 @@ class Collected(ReadingBuilder):
 
     @contextmanager
     def within(self, image: str | None, hardware: str | None = None) -> Iterator[None]:
-        """Add the image and the GPUs to commands that the block adds and that set none."""
+        """In the context, set the image and the GPUs of each added command that has none."""
         first = len(self.invocations)
         yield
         for index in range(first, len(self.invocations)):

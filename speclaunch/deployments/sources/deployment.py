@@ -228,7 +228,7 @@ def _variable(name: str, line: RecipeLine, words: Sequence[Word]) -> str | None:
 
 _OF_SLIME = "an option of slime"
 _FEW = 2
-"""Maximum number of items with one reason that are listed on separate lines."""
+"""Maximum omitted parts per reason that are listed on separate lines."""
 _COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE, InvocationKind.DYNAMO)
 
 
@@ -283,7 +283,8 @@ def to_deployment(
 ) -> Imported:
     """Return a command as a recipe, parsed with `version`, its image's release, or `default`.
 
-    The default is the newest release, or an older release that accepts the arguments.
+    Without `version` and image, a release older than `default` (the newest) is used if it accepts
+    more arguments.
     """
     read = versioned(source, version, default)
     invocation, found, parsed = read.command, read.words, read.parsed

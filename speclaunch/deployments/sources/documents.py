@@ -412,7 +412,7 @@ class _Reader(ReadingBuilder):
 
 
 def _open(found: Invocation) -> Invocation:
-    """Add unknown arguments to a command with an ellipsis before its program."""
+    """Return a command, with unknown arguments if an ellipsis precedes its program."""
     if not any(is_ellipsis(word.text) for word in found.program):
         return found
     more = Word("…", found.place, evaluated=False, why=_SHORTENED, placeholder=True)

@@ -51,7 +51,7 @@ _VALUES = frozenset(
 )
 _LISTS = frozenset({"--connector", "--output-modalities"})
 _PREFIXES = ("--router-", "--aic-")
-"""Prefixes of other options, all with a value."""
+"""Prefixes of Dynamo's other options, all of which have a value."""
 _SECTIONS = {"--disagg-config": "--disagg-config-key", "--config": "--config-key"}
 """Option that names a file, and the option that names SGLang's section in that file."""
 _KEYS = frozenset(_SECTIONS.values())
@@ -80,7 +80,7 @@ _RELEASES = (
     ((1, 6, 0), "0.5.21"),
 )
 _NEWEST = (1, 6)
-"""Last minor release with a known pin. Later releases' SGLang version is unknown."""
+"""Last minor release of Dynamo with a known SGLang version."""
 _IMAGE = lazy(r"(?:^|/)(?:ai-)?(?:dynamo|sglang-runtime)\b|/ai-dynamo/")
 _TAG = lazy(
     r":v?(\d+)\.(\d+)\.(\d+)(?:\.post\d+)?(?:-(?:cuda\d+|efa|arm64|amd64|runtime|ubuntu[\d.]+))*\Z"

@@ -260,7 +260,7 @@ def _room(flag: Word, catalogue: Catalogue) -> int:
 
 
 def followed(reading: Reading, file: Path | None) -> Reading:
-    """Return a reading with the ``--config`` files of its commands loaded.
+    """Return `reading` with the ``--config`` files of its commands loaded.
 
     `file` is the file with the commands; None for standard input or a command line.
     """

@@ -136,7 +136,7 @@ class Expander:
     def unknown(
         self, part: Part, source: SourceText, why: str, *, inside: bool = False
     ) -> tuple[WordPiece, ...]:
-        """Return a part unchanged, with the reason."""
+        """Return a part unchanged, marked as unknown for the reason `why`."""
         end = getattr(part, "end", part.start)
         raw = source.text[part.start : end]
         return (WordPiece(raw, source, part.start, quoted=True, unknown=why, inside=inside),)

@@ -54,7 +54,7 @@ class WordExpander(Protocol):
     def unknown(
         self, part: Part, source: SourceText, why: str, *, inside: bool = False
     ) -> tuple[WordPiece, ...]:
-        """Return a part unchanged, with the reason."""
+        """Return a part unchanged, marked as unknown for the reason `why`."""
 
     def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
         """Return an unknown value for a variable that the file does not set."""
@@ -116,7 +116,7 @@ def default_value(
 def _within(
     pieces: Sequence[WordPiece], variable: str, part: Parameter, *, filled: bool
 ) -> tuple[WordPiece, ...]:
-    """Return the pieces marked as a variable's default."""
+    """Return the pieces, marked as the default of `variable`."""
     return tuple(
         replace(
             piece, default_of=(DefaultOf(variable, filled, part.start, number), *piece.default_of)
@@ -260,7 +260,7 @@ _MAX_TOKENS = 200
 _COMPARISON = lazy(
     r"""\[\[?\s+"?\$\{?(\w+)\}?"?\s+(==?|!=)\s+(["']?)([\w./-]+)\3\s+\]\]?""", re.ASCII
 )
-"""`[ "$kind" = "sglang" ]`."""
+"""Comparison of a variable with a word: `[ "$kind" = "sglang" ]`."""
 _INTEGER = lazy(r"[+-]?[0-9]{1,18}\Z")
 _PROGRAM = lazy(r"\w[\w.+-]*\Z")
 _SET = lazy(
@@ -338,7 +338,7 @@ def _factor(tokens: Sequence[str], at: int) -> tuple[int, int]:
 
 
 def output_of(words: Sequence[str], most: int) -> str | None:
-    """Return the output of ``seq`` or ``echo``; None for other commands.
+    """Return the output of ``seq`` (`most` numbers) or ``echo``; None if unsupported.
 
     For a program search (``command -v sglang``), return the program's name instead of its path.
     """

@@ -80,7 +80,7 @@ class Field(Struct, frozen=True):
 
     @property
     def stretch(self) -> SourceSpan:
-        """Range in the file, or the closest single range."""
+        """Range in the file; of the first piece if the text comes from several places."""
         if self.span is not None:
             return self.span
         first = self.pieces[0]
@@ -109,7 +109,7 @@ class Field(Struct, frozen=True):
         return Word(text, self.place, True, why, used, defaults=defaults, condition=condition)
 
     def _is_plain(self) -> bool:
-        """True for one text without a reason, condition, note or default."""
+        """True for one evaluated, unconditional piece without a note, default or placeholder."""
         if len(self.pieces) != 1:
             return False
         piece = self.pieces[0]
@@ -237,7 +237,7 @@ def starts_home(parts: Sequence[Part]) -> bool:
 
 
 def marked(pieces: tuple[WordPiece, ...], why: str) -> tuple[WordPiece, ...]:
-    """Return the pieces of an unevaluated word, with the reason."""
+    """Return the pieces, marked as unknown for the reason `why` unless they have a reason."""
     return tuple(replace(piece, unknown=piece.unknown or why) for piece in pieces)
 
 
@@ -329,7 +329,7 @@ class Value(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Cost of iterating over the value."""
+        """Number of pieces or array elements."""
         return len(self.items or ()) + len(self.pieces or ())
 
     def texts(self) -> tuple[str, ...] | None:

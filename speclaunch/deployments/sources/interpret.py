@@ -66,7 +66,7 @@ def assign(
     exported: bool | None = None,
     temporary: bool = False,
 ) -> Assigned:
-    """Apply an assignment. A `temporary` assignment (before a command) sets no variable."""
+    """Apply and return an assignment. If `temporary` (before a command), set no variable."""
     scope = expander.scope
     before = scope.get(assignment.name)
     value = _value(expander, assignment, before)

@@ -197,7 +197,7 @@ def count(keys: Entries, name: str, document: Document) -> Setting | None:
 
 
 def below(site: Site, *keys: str) -> Entries:
-    """Return the innermost enclosing mapping that is the value, or an item, of one of `keys`."""
+    """Return the innermost enclosing mapping at or listed at one of `keys`; empty if none."""
     return next((step for key, step in reversed(site.steps) if key in keys), {})
 
 
@@ -538,7 +538,7 @@ def _main(
 def add_server_context(
     reading: Reading, sites: Sequence[Site], roots: Sequence[yaml.Node], maps: ConfigMaps
 ) -> Reading:
-    """Return a reading of `roots` with the server context of its servers, which are at `sites`."""
+    """Return the `reading` of `roots` with server context added to the servers at `sites`."""
     scrapes = list(
         scrapes_in([nodes.entries(r) for r in objects(roots, maps.document)], maps.document)
     )

@@ -61,7 +61,7 @@ class Resource(Struct):
 
 
 def resource(node: yaml.Node) -> Resource:
-    """Return the resource of a file's object."""
+    """Return an object of a file as a Resource with its current name."""
     found = Resource(node)
     found.names.add(found.name)
     return found

@@ -83,7 +83,7 @@ def pairs(node: yaml.Node | None) -> list[tuple[str, yaml.ScalarNode, yaml.Node]
 
 
 def items(node: yaml.Node | None) -> list[yaml.Node]:
-    """Return the items of a list."""
+    """Return the items of a list; empty for any other node."""
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 

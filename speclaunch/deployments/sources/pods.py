@@ -237,7 +237,7 @@ def _leader_worker(
     patches: tuple[str, str],
     document: Document,
 ) -> yaml.Node:
-    """Set one template for all hosts, or one for the leader and one for the workers."""
+    """Return a role with one template for all hosts, or one for the leader and one for workers."""
     leader, worker = (held.get(name) for name in patches)
     base = template if template is not None else mapping([], role)
     size = held.get("size")

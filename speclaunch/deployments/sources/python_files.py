@@ -395,7 +395,7 @@ def _is_of_others(found: Invocation) -> bool:
 
 
 def _lines(listing: PythonList) -> list[WordPiece]:
-    """Return the pieces of a list whose items form one text, joined as the program joins them."""
+    """Return the joined pieces of a list whose items form one text; empty for other lists."""
     first = listing.items[0].text if listing.items else ""
     parts = SERVER.search(first) is not None and " " in first.strip()
     if not parts or len(listing.items) == 1:

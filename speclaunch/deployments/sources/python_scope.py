@@ -44,7 +44,7 @@ class Definitions:
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
         self._options: dict[str, ast.expr | None] = _options(tree)
         self._names: dict[int, str] = {}
-        """Name by which each function is called: its own name, or its class's name."""
+        """Name by which each function (by `id`) is called: its own name, or its class's name."""
         for node in tree.body:
             if isinstance(node, _FUNCTIONS):
                 self._names[id(node)] = node.name
@@ -95,7 +95,7 @@ class Definitions:
         return table
 
     def arguments(self, node: AnyFunction) -> dict[str, PythonValue]:
-        """Return the values of a function's parameters if the program only calls it, and once."""
+        """Return a function's known parameter values; empty unless its only use is one call."""
         sites = self._sites.get(self._names.get(id(node), ""), [])
         if len(sites) != 1 or self._uses[node.name] > 1:
             return {}
@@ -467,7 +467,7 @@ class _Scope:
             table.entries[key.text] = (key, value if sure else self._evaluator.unknown(target))
 
     def _remove(self, held: ast.expr, key: ast.expr, *, sure: bool) -> None:
-        """Remove a key of a dictionary. Its value is unknown if another path keeps it."""
+        """Remove a key of a dictionary. Its value becomes unknown if another path may keep it."""
         table, name = self.names.get(dotted(held) or ""), self._evaluator.value(key)
         if not isinstance(table, PythonTable):
             return

@@ -143,7 +143,7 @@ def _lines(lines: Mapping[str, RecipeLine], indent: str) -> Iterable[str]:
 
 
 def _fitting(group: str, values: Mapping[str, Any]) -> str | None:
-    """Return the group option that sets the most values, if `values` contains all of them."""
+    """Return the largest group option whose settings are all in `values`, or None."""
     best: tuple[int, str] | None = None
     for name in _options(group):
         settings = _option(group, name)

@@ -485,7 +485,7 @@ _PARALLEL = frozenset({"StatefulSet", "Job"})
 def with_server_context(
     reading: Reading, members: Sequence[Member], services: Services, document: Document
 ) -> Reading:
-    """Return the reading with the server context of its servers."""
+    """Return `reading` with the server context of each server."""
     found = list(reading.invocations)
     for member, group in zip(members, groups(members, services, document), strict=True):
         server = member.server

@@ -124,7 +124,7 @@ _KEYS = "\0keys"
 
 
 def _tree(node: yaml.Node, document: Document, depth: int = 0) -> Tree:
-    """Return a mapping with its inner mappings, each with the nodes of its keys."""
+    """Return a node's nested mappings as a tree that includes the nodes of their keys."""
     document.spend()
     tree: Tree = {}
     for key, key_node, value in nodes.pairs(node):

@@ -79,7 +79,7 @@ class Masks:
         return self._texts[number] if number < len(self._texts) else mark
 
     def reading(self, reading: Reading, unknown: Callable[[Word], str | None]) -> Reading:
-        """Return a reading with placeholders replaced by the original text.
+        """Return `reading` with placeholders replaced by the original text.
 
         `unknown` returns the reason why a word without a placeholder is unknown, or None.
         """
@@ -146,7 +146,7 @@ def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
 
 
 def _yaml(document: Document) -> Reading | None:
-    """Return the reading of a YAML template; None if it is not YAML before rendering."""
+    """Return the commands of a YAML template; None if it is not YAML before rendering."""
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
 
     try:
@@ -197,7 +197,7 @@ class _Masked:
         return True
 
     def reading(self, reading: Reading, document: Document) -> Reading:
-        """Return a reading with placeholders replaced by the template's text."""
+        """Return `reading` with placeholders replaced by the template's text."""
 
         def path_at(place: Place) -> Path:
             offset = document.offset(place.line - 1, place.column - 1)

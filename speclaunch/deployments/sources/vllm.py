@@ -319,7 +319,7 @@ def marked_words(argv: Sequence[str]) -> list[str]:
 
 
 def translated(reading: Reading) -> Reading:
-    """Return the reading of a marked text with its commands converted to SGLang's."""
+    """Return the `reading` of a marked text with its commands converted to SGLang's."""
     found = (found for found in reading.invocations if found.kind is InvocationKind.VLLM)
     return replace(
         reading,
