@@ -54,7 +54,7 @@ class JobVerdict(StrEnum):
     REFUSED = "refused"
     """Never started, because the rules or the composition show that the job cannot serve."""
     FITS = "fits"
-    """This and the verdicts below are memory verdicts of plans."""
+    """Memory verdict of a plan, like the verdicts below."""
     TIGHT = "tight"
     FAILS = "fails"
     UNKNOWN = "unknown"
@@ -351,7 +351,7 @@ def _digest(parts: Sequence[Any], options: JobOptions) -> str:
 
 
 def _parts(value: Any) -> Any:
-    """Return a recipe section as data to digest, without its description; else a text."""
+    """Return a recipe section's values without its description; any other value as text."""
     names = getattr(type(value), "model_fields", None)
     if names is None:
         return str(value)

@@ -294,7 +294,7 @@ def _row(
 
 
 def _kv_tokens(reported: Mapping[str, Any]) -> int | None:
-    """Return the KV cache tokens from the journal next to the engine's log."""
+    """Return the KV cache tokens in the journal next to the engine's log; None if unknown."""
     log = _text(reported.get("log"))
     journal = read_json(Path(log).parent / JOURNAL) if log else None
     attempts = (journal or {}).get("attempts") or [{}]

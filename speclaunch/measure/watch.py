@@ -274,7 +274,7 @@ class EngineWatcher:
 
 
 def journal_lengths(run: Run) -> dict[str, float]:
-    """Return the mean acceptance length that a launch learned, and that of its first check."""
+    """Return a launch's learned mean acceptance length and its first check's, by source."""
     last = run.attempts[-1] if run.attempts else {}
     course, verification = (mapping(last.get(name)) for name in ("course", "verification"))
     lengths = [
@@ -338,7 +338,7 @@ def wait_for_polls(watchers: Sequence[EngineWatcher], most: int, seconds: float)
 
 
 def watched_once(targets: Sequence[WatchTarget], interval: float) -> list[WatchedEngine]:
-    """Return each server's state from two readings `interval` seconds apart."""
+    """Return each server's state from two polls `interval` seconds apart."""
     with watching(targets, interval) as watchers:
         wait_for_polls(watchers, 2, interval + 8 * _SECONDS)
         return [item.record for item in watchers]

@@ -49,13 +49,13 @@ class RankSpan(Struct, kw_only=True):
     draft_tokens: int | None = None
     tokens_per_second: float | None = None
     graph_share: float | None = None
-    """Share of decode steps in CUDA graphs, over the history."""
+    """Share of counted decode steps in CUDA graphs, 0 to 1; None if none were counted."""
     decode_steps: int = 0
     """Decode steps over the history; 0 if the release does not count them."""
 
 
 class _Rank(Struct):
-    """Readings of one rank since the engine's last start."""
+    """Metrics of one rank since the engine's last start."""
 
     readings: deque[tuple[float, RankMetrics]] = field(
         default_factory=lambda: deque(maxlen=_MOST_READINGS)
@@ -67,7 +67,7 @@ class _Rank(Struct):
     pending: float = 0.0
     """Verification steps since the last change of the gauge."""
     decoded_at: float = 0.0
-    """Time of the last decode step; the first reading counts as one."""
+    """Time of the last decode step; initially the time of the first metrics."""
     test: AcceptanceTest = field(default_factory=AcceptanceTest)
 
     def add(self, at: float, new: RankMetrics, *, is_mean: bool) -> AcceptanceChange | None:
@@ -120,7 +120,7 @@ class _Rank(Struct):
         )
 
     def _speed(self, *, is_current: bool) -> float | None:
-        """Return tokens per second over the last readings: from the counter, else as reported."""
+        """Return recent tokens per second: from the counter, else as reported; None if unknown."""
         at, last = self.readings[-1]
         since, first = next(item for item in self.readings if item[0] >= at - STALE_SECONDS)
         gained = _gain(first, last, "decoded")
@@ -130,7 +130,7 @@ class _Rank(Struct):
 
 
 class EngineHistory:
-    """History of one engine. Readings must be added in time order."""
+    """History of one engine. Metrics must be added in time order."""
 
     def __init__(self) -> None:
         self.restarts = 0
@@ -138,7 +138,7 @@ class EngineHistory:
         self._engine: deque[tuple[float, EngineMetrics]] = deque(maxlen=_MOST_READINGS)
 
     def add(self, at: float, metrics: EngineMetrics) -> list[tuple[str, AcceptanceChange]]:
-        """Add a reading at monotonic time `at`; return the acceptance changes that it completes."""
+        """Add metrics of monotonic time `at`; return new acceptance changes with their ranks."""
         if self._engine and _has_restarted(self._engine[-1][1], metrics):
             self.restarts += 1
             self._engine.clear()
@@ -199,7 +199,7 @@ class EngineHistory:
         return [known.span(rank, is_lifetime=is_lifetime) for rank, known in self._ranks.items()]
 
     def total(self) -> RankSpan | None:
-        """Return the values of all ranks together; None without a reading."""
+        """Return the values of all ranks together; None without metrics of a rank."""
         spans = self.ranks()
         if not spans:
             return None
@@ -227,7 +227,7 @@ def _rounded(value: float | None) -> int | None:
 
 
 def _gain(first: object, last: object, name: str) -> float | None:
-    """Return the growth of a counter. A counter that the first reading lacks began at 0."""
+    """Return the growth of a counter, from 0 if `first` lacks it; None if `last` lacks it."""
     after = getattr(last, name)
     if after is None:
         return None
@@ -259,7 +259,7 @@ def _fell(before: object, new: object, names: Sequence[str]) -> bool:
 
 
 def _is_same(item: EngineMetrics, other: EngineMetrics) -> bool:
-    """True if both readings show the same running requests and no step in between."""
+    """True if both metrics show the same running requests and no step in between."""
     if not any(rank.running for rank in item.ranks) or item.is_lifetime:
         return False
     return item.ranks == other.ranks and all(
@@ -354,7 +354,7 @@ class WatchDocument(Struct, kw_only=True):
 
 
 _FAR_BELOW = 0.6
-"""Ratio to a baseline's accepted drafts below which a single reading is a problem."""
+"""Ratio to a baseline's accepted drafts below which acceptance is a problem."""
 _NOTHING_ACCEPTED = 1.02
 _APART = 0.7
 """Ratio to the best rank's accepted drafts below which a rank is an outlier."""

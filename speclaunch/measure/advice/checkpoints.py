@@ -334,7 +334,7 @@ _ALGORITHMS = {
 _UNKNOWN_TARGET = "its target"
 _FILES = ("SPL95",)
 _PAIR = ("SPL95", "SPL406", "SPL407", "SPL408", "SPL409", "SPL410", "SPL411", "SPL416")
-"""Rules to check for the files only, and for the files with their target."""
+"""Rules to check for a draft's files with their target. `_FILES`: for the files alone."""
 
 
 class Inspection(Struct, frozen=True):

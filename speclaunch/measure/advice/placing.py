@@ -96,7 +96,7 @@ class SettledArguments(Struct, frozen=True):
 
     @property
     def lengthened(self) -> str | None:
-        """Warning about a draft served beyond its trained context length; None without."""
+        """Warning about a draft served beyond its trained context length; None if absent."""
         return next(
             (finding.message for finding in self.findings if finding.code == LENGTHENED), None
         )
@@ -160,7 +160,7 @@ def _put(into: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _followed(finding: Finding, now: Mapping[str, Any], version: str) -> Fix | None:
-    """Return an applicable fix that keeps algorithm, draft and target; None without any.
+    """Return the applicable fix that keeps algorithm, draft and target; None without a fix.
 
     A draft with a shorter context than its target uses the target's context, as in our own recipes.
     The engine allows it, and SPL403 warns about it.
@@ -190,7 +190,7 @@ def _checked(
 
 
 def request_of(arguments: Mapping[str, Any], env: Mapping[str, str], version: str) -> Request:
-    """Return a version's request for arguments under the newest engine's names."""
+    """Return a request to `version`; `arguments` have the newest engine's names."""
     place = Place("(new recipe)")
     return Request(
         "new",

@@ -318,7 +318,7 @@ def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], l
 
 
 def _stops(line: Line, along: Literal["concurrency", "context"]) -> Iterator[StopRecord]:
-    """Yield the first of the trailing cells without a gain, and the first shown not to pay."""
+    """Yield the points from which no cell is shown to pay, and all are shown not to pay."""
     first, shown = _tail(line, _NOT_PAYING), _tail(line, ("does not pay",))
     for start in dict.fromkeys((first, shown)):
         if start < len(line):
@@ -414,7 +414,7 @@ def _usage(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _tokens(info: Mapping[str, Any]) -> int | None:
-    """Return the KV cache tokens of one rank, as the engine logs them.
+    """Return the KV cache tokens of one rank, as the engine logs them; None if unknown.
 
     Source: 0.5.23 managers/scheduler.py `get_init_info`.
     """
@@ -440,7 +440,7 @@ def _engine_bytes(info: Mapping[str, Any]) -> int | None:
 
 
 def _resident(pid: int) -> int | None:
-    """Return the memory of a process and its descendants; shared memory counts once (PSS)."""
+    """Return the bytes of a process and its descendants (PSS, else RSS); None if unreadable."""
     total = 0
     with contextlib.suppress(psutil.Error):
         parent = psutil.Process(pid)

@@ -564,7 +564,7 @@ def _body(pair: Pair, heat: float, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _draw(server: ContractServer, body: Body, count: int = _DRAWS) -> Sample | str:
-    """Return answers to a request, without the first token, which is never drafted."""
+    """Return the answers without their first, never drafted token, or the refusal message."""
     bodies = [dict(body)] * count
     if server.info.get("enable_deterministic_inference"):  # each needs its own seed
         sampling = body["sampling_params"]

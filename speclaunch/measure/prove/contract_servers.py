@@ -354,8 +354,8 @@ def untested(reason: str, requests: int = 0) -> Outcome:
 
 
 class GreedyCase(Struct, frozen=True):
-    """A greedy request. `shown`: the field with its value. `holds`: True for a plain answer that
-    shows the effect of the field, known by construction."""
+    """A greedy request. `shown`: the field with its value. `holds`: True if a plain answer shows
+    the effect of the field."""
 
     body: Body
     shown: str

@@ -199,7 +199,7 @@ class ReleaseRecipe(Struct, frozen=True):
         return prepare(found, None if self._is_pinned else self.version, dry_run=True)
 
     def words(self, folder: Path) -> tuple[str, ...]:
-        """Return launch arguments; writes a changed recipe below `folder`.
+        """Return the launch arguments, after writing a changed recipe below `folder`.
 
         Raises InputError if writing fails.
         """

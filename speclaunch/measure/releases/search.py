@@ -189,7 +189,7 @@ def _posterior(releases: Sequence[str], probes: Sequence[ReleaseProbe], rate: fl
 URL_VARIABLE, RELEASE_VARIABLE = "SPECLAUNCH_URL", "SPECLAUNCH_ENGINE"
 """Variables that pass the server's URL and release to a check command."""
 _SKIP, _NOT_RUN = 125, 126
-"""Exit codes of a check command: release not testable, and the first code that shells use."""
+"""Exit codes of a check command: 125, untestable release; from 126 on, command not run."""
 _ACCEPTANCE = re.compile(r"acceptance\s*>=\s*(\d+(?:\.\d+)?)")
 _SHOWN = 200
 
@@ -210,7 +210,7 @@ class CheckedServer(Struct, frozen=True):
     folder: Path
     """Folder for command output."""
     fields: Callable[[], tuple[FieldRow, ...]] = tuple
-    """Returns the contract rows of the server and the plain server; empty without a contract."""
+    """Function that returns the contract rows of both servers; empty without a contract."""
 
 
 class Check(Struct, frozen=True):
@@ -219,7 +219,7 @@ class Check(Struct, frozen=True):
     text: str
     evaluate: Callable[[CheckedServer, ReleaseAnswers | None], Evaluation]
     reference: Callable[[CheckedServer], ReleaseAnswers] | None = None
-    """Returns the good release's answers; None if the check does not compare answers."""
+    """Function that returns the good release's answers; None if answers are not compared."""
     is_start: bool = False
     """True if a release that does not serve is bad, False if the search skips the release."""
     is_contract: bool = False

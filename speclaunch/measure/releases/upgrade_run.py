@@ -60,7 +60,7 @@ class ReleaseRun(Struct, frozen=True):
     observation: ReleaseAnswers = ReleaseAnswers()
     info: Mapping[str, Any] = {}
     difference: str | None = None
-    """First answer that differs from the other release's."""
+    """First answer that differs from the other release's; None if none is known."""
 
 
 class UpgradeProgress(unfinished_work.Progress, frozen=True):

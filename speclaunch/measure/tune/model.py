@@ -165,9 +165,9 @@ def own_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
 
 
 def published_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
-    """Return the published setting to beat: the draft's fastest chain, else 5/1/6; None for NGRAM.
+    """Return the published setting to beat; None for NGRAM or an unknown model.
 
-    See `speclaunch.engine.start_setting`.
+    It is the draft's fastest chain, else 5 steps, topk 1 and 6 tokens (`engine.start_setting`).
     """
     if algorithm == NGRAM:
         return None

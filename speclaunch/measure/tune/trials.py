@@ -109,7 +109,7 @@ def measure_started(
     generator: Measuring,
     protocol: Protocol,
 ) -> tuple[Trial, ...]:
-    """Measure a warm-up round and the counted rounds at each load. Raises LaunchError."""
+    """Return the trial of each load, measured after a warm-up round. Raises LaunchError."""
     found = []
     for concurrency in protocol.concurrencies:
         requests = protocol.requests_at(concurrency)
@@ -177,7 +177,7 @@ class Compared(Struct, frozen=True):
 
     setting: DraftSetting
     ratio: Interval
-    """Ratio of the objective to the recipe's own; over several loads, of geometric means."""
+    """Objective relative to the recipe's own setting; over several loads, a geometric mean."""
     by_load: tuple[LoadRatio, ...]
 
     @property

@@ -83,7 +83,7 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]
 
 
 def configuration(found: TrialModels, space: Sequence[DraftSetting]) -> dict[str, Any]:
-    """Return the file's contents: the near-best step counts for each tuned load."""
+    """Return the engine's file as an object: the near-best step counts for each tuned load."""
     chains = [setting for setting in space if setting.topk == 1 and setting.steps]
     file: dict[str, Any] = {}
     for load, model in sorted(found.models.items()):
@@ -95,7 +95,7 @@ def configuration(found: TrialModels, space: Sequence[DraftSetting]) -> dict[str
 
 
 def adaptive_words(file: Mapping[str, Any], path: Path) -> tuple[str, ...]:
-    """Return the overrides that make the engine use the file."""
+    """Return the overrides that make the engine use `file`, stored at `path`."""
     steps = max(file[min(file, key=int)]["candidate_steps"])
     return (
         "args.speculative_adaptive=true",
@@ -107,7 +107,7 @@ def adaptive_words(file: Mapping[str, Any], path: Path) -> tuple[str, ...]:
 
 
 def checked(file: Mapping[str, Any], python: str, env: Mapping[str, str]) -> None:
-    """Raise LaunchError unless the engine parses the file to the same contents."""
+    """Raise LaunchError unless the engine parses `file` to the same contents."""
     expected = {size: entry["candidate_steps"] for size, entry in file.items()}
     every = sorted({step for steps in expected.values() for step in steps})
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
