@@ -28,7 +28,7 @@ from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.planner import Attempt
 
 ABOVE = "mem_fraction_static_above"
-"""Key in `Diagnosis.numbers` for the fraction that the engine's message asks to exceed."""
+"""Key in `Diagnosis.numbers` of the `mem_fraction_static` that the engine asks to exceed."""
 _TOKENS = re.compile(r"([\d,]+) tokens")
 _POOL_TOO_LARGE = frozenset({"pool-exceeds-machine", "killed-filling-pool"})
 _LOADS = (Phase.WEIGHTS, Phase.DRAFT_WEIGHTS)
@@ -151,7 +151,7 @@ def _missing(diagnosis: Diagnosis) -> float:
 _RUNNING, _CHUNK = "max_running_requests", "chunked_prefill_size"
 RESERVE = EXPECTED - 1
 """Correction of the estimates for graphs and activations, as a (negative) share of them. SGLang's
-own estimates are deliberately high. With the correction, only the likely amount stays free.
+own estimates are deliberately high. With the correction, only the likely amount is left free.
 """
 _MARGIN = 0.002
 """Minimum distance from a fraction that was too low or too high."""
@@ -162,16 +162,16 @@ _GROWTH = (0.25, 1.0, 2.0)
 second and later failed starts. The second restart should be the last.
 """
 _LEAST_GROWN = 0.06
-"""Minimum of estimates that proved too low, as a share of the memory."""
+"""Lower limit of the estimates that `_GROWTH` multiplies, as a share of the memory."""
 _BLINDLY, _AGAIN = 0.6, 0.5
-"""Remaining share of a pool that was too large for a machine, after the first and later failures.
+"""Factors that shrink a pool too large for the machine: after the first, and after later failures.
 """
 _HUNGRY = 0.75
-"""Position in the possible range for a pool that was too small for the requests."""
+"""Position in the possible range (0: lower end) to try after the pool was too small."""
 _HOPELESS = 0.006
 """Minimum width of a range worth another restart, as a share of the memory."""
 _CONSISTENT = 3
-"""Number of starts that ran out of memory outside the pool to rule out chance. From then on,
+"""Number of starts out of memory outside the pool that rules out chance. From then on,
 settings that leave less memory free than the observed excess are not tried.
 """
 _SCARCE = -0.75
@@ -180,15 +180,15 @@ ROOM_FOR_ERROR = 0.03
 """Minimum width of a range of fractions; in a narrower range, another setting is changed
 instead."""
 _LATER = 0.6
-"""Expected share of the estimates for memory that the failed start had not yet used."""
+"""Share to expect of the memory estimated for stages that a failed start did not reach."""
 _FIXED = 0.3
 """Share of the graphs' memory that does not shrink with the largest graph."""
 ENOUGH_MORE = 1.5
-"""Growth factor of a pool that was too small for the requests."""
+"""Factor by which to enlarge a pool that was too small for the requests."""
 
 
 class Excess(Struct, frozen=True):
-    """Error of the memory estimates that a failure reveals, as fractions of the memory."""
+    """Memory needed beyond the estimates, as a failed start shows; in fractions of the memory."""
 
     least: float
     estimated: float
@@ -260,8 +260,8 @@ class Calibration(Struct, frozen=True):
         return Bounds(bounds.low, min(bounds.high, last.fraction))
 
     def last_chance(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return a narrow range within the widest possible range; None if the widest range is too
-        narrow or has failed.
+        """Return a narrow range of fractions to try last, within the widest possible range; None
+        if the widest range is too narrow or has failed.
         """
         widest = self.bounds(changes, _SCARCE, _MARGIN)
         if widest is None or widest.width < _HOPELESS:
@@ -272,8 +272,8 @@ class Calibration(Struct, frozen=True):
         return Bounds(middle - _MARGIN, middle + _MARGIN)
 
     def _more(self, changes: Mapping[str, Any], estimated: float) -> float:
-        """Return the free memory needed beyond the estimates (negative: less than estimated), as a
-        fraction.
+        """Return the memory to leave free beyond the estimates, as a fraction; negative if less
+        than estimated is enough.
         """
         more = RESERVE * estimated
         growth = _GROWTH[min(len(self.observations), len(_GROWTH)) - 1]
@@ -283,15 +283,15 @@ class Calibration(Struct, frozen=True):
         return more
 
     def _shown(self, changes: Mapping[str, Any]) -> float:
-        """Return the minimum excess for these changes that several failed starts showed."""
+        """Return the minimum excess with these changes; -1 until enough failed starts prove one."""
         if len(self.excesses) < _CONSISTENT:
             return -1.0
         plan = self.predictor.plan(changes)
         return max((excess.least * excess.scale(plan) for excess in self.excesses), default=-1.0)
 
     def _pool_ceiling(self, low: float) -> float:
-        """Return the upper limit after a pool was too large for the machine. It is partway from the
-        lower end to the failed fraction, because the machine's total memory is unknown.
+        """Return the largest fraction to try after a pool was too large for the machine; 1 if none
+        was. It is between `low` and the failed fraction, because the total memory is unknown.
         """
         failed = [
             observation.fraction
@@ -338,7 +338,7 @@ def without(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def calibrate(predictor: Predictor, observations: Sequence[Observation]) -> Calibration:
-    """Return the corrections of the predictions that the observations show."""
+    """Return the corrections of the predictions, derived from the failed starts."""
     shift: float | None = None
     excesses: list[Excess] = []
     for seen in observations:
@@ -377,7 +377,7 @@ def needed_tokens(predictor: Predictor, observations: Sequence[Observation]) -> 
 
 
 def _moved(predictor: Predictor, seen: Observation) -> float | None:
-    """Return the error of the predicted lower end if the failure shows it, else None."""
+    """Return the error of the predicted lower end; None if the failure does not show it."""
     bounds = predictor.bounds(seen.changes)
     if bounds is None:
         return None
@@ -403,8 +403,8 @@ def _by_tokens(predictor: Predictor, seen: Observation, tokens: int) -> float | 
 
 
 def _excess(predictor: Predictor, seen: Observation) -> Excess | None:
-    """Return the minimum error of the estimates; None if they may still be right. Stages that the
-    engine did not reach need extra room.
+    """Return the minimum error of the estimates; None if they may be right. Includes memory for
+    stages that the engine did not reach.
     """
     bounds = predictor.bounds(seen.changes)
     if seen.direction is not Direction.LOWER or seen.fraction is None or bounds is None:

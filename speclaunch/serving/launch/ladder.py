@@ -69,7 +69,7 @@ _TOO_LARGE = frozenset({"weights-do-not-fit", "weights-exceed-machine"})
 """Diagnoses that mean the weights are larger than the memory."""
 
 _CHANCES = 2
-"""Maximum starts with all settings at their floor and no safe fraction left."""
+"""Maximum number of starts with all settings at their floor if no fraction is safe."""
 
 
 # Settings in order, stepped one by one: without a known budget, or by request.
@@ -77,7 +77,7 @@ _CHANCES = 2
 _CLOSE = 0.01
 """Minimum distance between two fractions that still allows trying a value between them."""
 _POOL = 0.05
-"""Share of the memory for the pool, above the fraction at which nothing is left for it."""
+"""Distance from the fraction that leaves nothing for the KV pool to the lowest fraction tried."""
 _PATIENCE = 2
 """Number of times the fraction is lowered before another setting is stepped."""
 _UNKNOWN_TOO_HIGH, _UNKNOWN_TOO_LOW = 0.7, 0.9
@@ -90,7 +90,7 @@ Step = tuple[Mapping[str, Any], str]
 def walk(
     settings: Recovery, predictor: Predictor, seen: Sequence[Observation], tried: set[str]
 ) -> Step | None:
-    """Return the first untried settings in order; None if all were tried."""
+    """Return the next untried settings in the recipe's `recovery.order`; None if all were tried."""
     for changes, why in _options(settings, predictor, seen):
         if key(changes) not in tried and _differs(seen[-1], changes):
             return changes, why
@@ -98,10 +98,10 @@ def walk(
 
 
 def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mapping[str, Any] | None:
-    """Return the settings to continue from; None if no step is possible.
+    """Return the settings from which the search starts; None if no step is possible.
 
-    They are unchanged if the diagnosis names the fraction. Otherwise, the first setting that the
-    diagnosis names is stepped once.
+    If the diagnosis names the fraction, these are the failed settings. Otherwise, the first setting
+    that the diagnosis names is one step lower.
     """
     if now.direction is not None:
         return now.settings
@@ -112,7 +112,7 @@ def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mappi
 def _named(
     limits: FitLimits, predictor: Predictor, now: Observation
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield steps of the settings that the engine says to lower."""
+    """Yield one step down for each setting that the diagnosis says to lower."""
     lower = {name for name, way in now.cause.directions.items() if way is Direction.LOWER}
     plan = predictor.plan(now.changes)
     for knob in limits.order:
@@ -155,8 +155,8 @@ def _options(
 
 
 def _waits(settings: Recovery, seen: Sequence[Observation]) -> bool:
-    """True if the fraction was lowered often enough with these settings, and other settings are
-    next. With `policy: order`, the fraction first goes down to its floor.
+    """True if the fraction was lowered often enough and another setting is next. With
+    `policy: order`, the fraction is first lowered to its floor.
     """
     if settings.policy is RecoveryPolicy.ORDER or seen[-1].direction is not Direction.LOWER:
         return False
@@ -256,9 +256,8 @@ class Ladder:
         return observe(attempt, self._predictor.plan(attempt.changes))
 
     def _named_first(self, now: Observation, last: Attempt) -> Rung | LadderEnd | None:
-        """Return the rung that raises the limit the diagnosis names first, or the end if recovery
-        may not change that limit. None if the diagnosis names the fraction first, or the recipe
-        sets no limit.
+        """Return the rung that raises `max_total_tokens`, or the end if recovery may not change it.
+        None if the diagnosis does not name it first, or if it does not limit the pool.
         """
         name, direction = next(iter(now.cause.directions.items()))
         if direction is not Direction.RAISE or name != Steppable.POOL.value:
@@ -295,8 +294,8 @@ class Ladder:
         return rung_of(self._predictor, now, last, changes, why, shown)
 
     def _by_budget(self, seen: Sequence[Observation], tried: set[str]) -> FitCandidate | None:
-        """Return the safe settings with the smallest loss. If none are safe, return every setting
-        at its floor, which has the best chance, until that has failed too often; then None.
+        """Return the safe settings with the smallest loss. If none are safe, return all settings at
+        their floors, which have the best chance; None once they have failed too often.
         """
         now = seen[-1]
         base = demanded(self._limits, self._predictor, now)
@@ -323,8 +322,8 @@ class Ladder:
         return candidate_of(bold, smallest)
 
     def _weights(self, last: Attempt) -> LadderEnd | None:
-        """Return the end if the weights are larger than the memory, because no step makes them
-        smaller; otherwise None.
+        """Return the end of the ladder if the weights are larger than the memory, which no step
+        changes; otherwise None.
         """
         cause = last.diagnosis.cause if last.diagnosis is not None else None
         if cause is None or cause.name not in _TOO_LARGE:
@@ -394,7 +393,7 @@ def _remedy(now: Observation) -> str | None:
 
 
 def _instead(found: Sequence[Alternative]) -> str | None:
-    """Return up to three alternatives that fit, as text; if none fit, those without changes."""
+    """Return up to three fitting alternatives as text, else those without a change, else None."""
     good = [alternative for alternative in found if alternative.fits]
     if good:
         return "; or ".join(
@@ -428,7 +427,7 @@ def rung_of(
     why: str,
     predicted: MemoryBudget | None,
 ) -> Rung:
-    """Return the rung from the last attempt to `changes` (all changes to the recipe)."""
+    """Return the rung that leads from the last attempt to `changes` (all changes to the recipe)."""
     added = {
         name: value
         for name, value in changes.items()
@@ -458,7 +457,7 @@ def _name(now: Observation, added: Mapping[str, Any]) -> str:
 
 
 def _move(before: Plan, now: Observation, name: str, value: Any) -> str | None:
-    """Return the text of a value's change; None if the engine had chosen the same value."""
+    """Return the change of a setting as text; None if the failed attempt had the same value."""
     was = now.fraction if name == FRACTION else before.value_or_none(name)
     if isinstance(was, float):
         was = round(was, 3)

@@ -62,7 +62,7 @@ _HELP = {
 
 
 class StoreError(Exception):
-    """Failure to read or write the directory. `help`: the remedy."""
+    """Failure to read or write the shared directory. `help`: the remedy."""
 
     def __init__(self, what: str, error: OSError, path: Path) -> None:
         reason = error.strerror or str(error)
@@ -71,14 +71,14 @@ class StoreError(Exception):
 
 
 class RecordError(Exception):
-    """Invalid record in the directory. The text has the record's path and the reason."""
+    """Invalid record in the shared directory. The message names its path and the reason."""
 
 
 class DirectoryStore:
-    """A directory that ranks share. All methods raise StoreError."""
+    """A directory that ranks share. Its methods may raise StoreError."""
 
     def __init__(self, path: Path, owner: str) -> None:
-        """`owner`: name of this rank's life, contained in the names of its unfinished files."""
+        """`owner`: prefix for the names of this rank's unfinished files."""
         self._path, self._owner = path, owner
 
     def create(self, name: str, data: bytes) -> bool:
@@ -103,8 +103,8 @@ class DirectoryStore:
     def overwrite(self, name: str, data: bytes) -> None:
         """Overwrite a file that only this rank writes. All its versions must have the same length.
 
-        The write is in place: NFS revalidates a file on open, but may still show a replaced file
-        for a minute. It also works on a full disk, because the blocks already exist.
+        Writes in place, because on NFS other hosts may see the old content of a replaced file for
+        a minute. This also works on a full disk, because the blocks already exist.
         """
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -118,7 +118,7 @@ class DirectoryStore:
             raise StoreError("write to", error, self._path) from error
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a file; None if it does not exist. Also raises RecordError."""
+        """Return a file's content; None if missing. Raises RecordError if it is unreadable."""
         path = self._path / name
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -145,8 +145,8 @@ class DirectoryStore:
             raise StoreError("list", error, self._path) from error
 
     def sweep(self, owner: str) -> None:
-        """Remove unfinished files of `owner`, or of all ranks if `owner` is empty. A rank still
-        writing such a file writes it again.
+        """Remove unfinished files of `owner`, or of all ranks if `owner` is empty. A rank that
+        was writing such a file writes it again.
         """
         with contextlib.suppress(OSError):
             for name in os.listdir(self._path):  # noqa: PTH208
@@ -181,12 +181,12 @@ def make_directory(path: Path) -> None:
 
 
 MARK = "SPECLAUNCH_RANK"
-"""Environment variable that marks every engine of a rank's life, and the engine's processes."""
+"""Environment variable that identifies all engine processes started by one life of a rank."""
 
 
 def process_space() -> str:
-    """Return the scope in which a process id is unique: the boot and the process namespace. Empty
-    if unknown.
+    """Return the scope in which a process id is unique: boot id and process namespace. Empty if
+    unknown.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -208,8 +208,7 @@ content."""
 
 
 def memory_key(keys: Mapping[str, str]) -> str:
-    """Return the key of known good settings, computed from the parts' keys
-    (`journal.settings_key`)."""
+    """Return the key of known good settings. `keys`: `journal.settings_key` of each server."""
     return hashlib.sha256(json.dumps(dict(keys), sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -224,7 +223,7 @@ class SharedMemory:
         self._directory, self._open = directory, open_store
 
     def recall(self, key: str | None) -> Mapping[str, Mapping[str, Any]] | None:
-        """Return the changes of each part; None if nothing is known."""
+        """Return the stored changes of each server; None if there are none."""
         if key is None:
             return None
         try:
@@ -234,11 +233,11 @@ class SharedMemory:
             return None
 
     def remember(self, key: str | None, decision: Decision) -> None:
-        """Store settings that served."""
+        """Store the settings of a decision with which all ranks served."""
         self._write(key, {name: dict(part.changes) for name, part in decision.parts.items()})
 
     def forget(self, key: str | None, decision: Decision) -> None:
-        """Drop settings that ran out of memory after all."""
+        """Drop stored settings that later ran out of memory."""
         failed = {name: dict(part.changes) for name, part in decision.parts.items()}
         if key is not None and self.recall(key) == failed:
             self._write(key, {name: {} for name in failed})
@@ -270,7 +269,7 @@ _NEW_JOB = "end this launch on every host, and start it with another launch.agre
 
 
 class Membership:
-    """One life of a rank, from `join` to `leave`. Methods may raise StoreError and be retried."""
+    """One life of a rank, from `join` to `leave`. Retry a method that raises StoreError."""
 
     def __init__(
         self,
@@ -280,7 +279,7 @@ class Membership:
         clock: Callable[[], float],
         open_store: OpenStore = DirectoryStore,
     ) -> None:
-        """`join` sets `joined.name.life`. `world`: the parts. `clock`: monotonic seconds."""
+        """`join` sets `joined.name.life`. `world`: server names. `clock`: monotonic seconds."""
         self._job, self._clock, self._open = job, clock, open_store
         self._world = tuple(world)
         self._memory = SharedMemory(job.parent / "last-good", open_store)
@@ -288,7 +287,7 @@ class Membership:
         self.generation = 0
         self.joined_at = -1
         self._store: DirectoryStore
-        """Store of this generation, set by `join`."""
+        """Files of the joined generation, set by `join`."""
         self._former: DirectoryStore | None = None
         self._immutable: dict[str, Joined | Decision | Failure | None] = {}
         self._beats: dict[tuple[bool, Name], tuple[int, float]] = {}
@@ -377,7 +376,7 @@ class Membership:
             self._memory.forget(self._memory_key(before.parts), before)
 
     def _memory_key(self, parts: Iterable[str]) -> str | None:
-        """Return the key of known good settings; None until all parts have joined."""
+        """Return the key of known good settings; None until every server in `parts` has joined."""
         keys = {self.joined.name.part: self.joined.key}
         for record in self._immutable.values():
             if isinstance(record, Joined):
@@ -397,8 +396,8 @@ class Membership:
     def _decisions(
         self, store: DirectoryStore, names: list[str]
     ) -> tuple[tuple[Decision, ...], str]:
-        """Return the decisions before the first missing or invalid decision, and the problem with
-        it.
+        """Return the decisions before the first missing or invalid decision, and the problem
+        with that decision (empty if there is none).
         """
         found: list[Decision] = []
         for epoch in sorted(epoch for kind, epoch in _epochs(names) if kind == "epoch"):
@@ -471,7 +470,7 @@ class Membership:
     def _ended_here(self, joined: Joined) -> bool:
         """True if two checks found no process of this earlier life on this host.
 
-        The engine's guard ends between the two checks.
+        The engine's guard has time to end between the checks.
         """
         if not is_gone(joined):
             self._suspects.discard(joined.name)
@@ -511,7 +510,7 @@ class Membership:
         return str(generation_directory(self._job, self.generation - former) / file)
 
     def _fits(self, found: Joined | Decision | Failure, file: str) -> bool:
-        """True if a record belongs in its file, and in this launch."""
+        """True if a record matches its file name and this launch."""
         if isinstance(found, Joined):
             longest = max(_LEASES * self.joined.lease_seconds, _LEASE_SECONDS)
             return life_file("life", found.name) == file and found.lease_seconds <= longest

@@ -41,7 +41,7 @@ AGREED = frozenset(
 
 
 class Peer(Struct, frozen=True):
-    """A life that has joined, other than this rank's current life."""
+    """A joined life of another rank, or an earlier life of this rank."""
 
     joined: Joined
     state: RankState | None
@@ -60,7 +60,7 @@ class View(Struct, frozen=True):
     served: int = -1
     """Newest epoch in which all ranks served; -1 if there is none."""
     known_good: Mapping[str, Mapping[str, Any]] | None = None
-    """Known good changes of each part; looked up before the first decision."""
+    """Known good changes of each server, read before the first decision; None if there are none."""
     fenced: bool = False
     """True if a later life of this rank has joined."""
     overdue: bool = False
@@ -68,8 +68,7 @@ class View(Struct, frozen=True):
     unreadable: tuple[str, ...] = ()
     """Files that are not valid records, with their paths; they are ignored."""
     damaged: str = ""
-    """Reason why decisions, or this rank's own failures, are incomplete; no decision is possible.
-    """
+    """Reason why decisions, or this rank's failures, cannot be read; empty if they can."""
     stale: bool = False
     """True if decisions have been damaged for the duration of a lease, so no late write can repair
     them.
@@ -81,10 +80,10 @@ class Mine(Struct, frozen=True):
 
     joined: Joined
     world: Mapping[str, int]
-    """Parts, and the number of ranks of each."""
+    """Number of ranks of each server."""
     joined_at: int = -1
-    """Newest epoch when this life of the rank joined; -1 for the first life, or if there was
-    none."""
+    """Newest epoch when this life of the rank joined; -1 for the first life, or without an epoch.
+    """
     epoch: int = -1
     engine: int = -1
     """Epoch for which this rank's engine was started; -1 without an engine."""
@@ -100,7 +99,7 @@ class Mine(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True):
-    """No action. `why` is set while waiting for a rank."""
+    """No action yet. `why`: what this rank waits for, or empty."""
 
     why: str = ""
 
@@ -112,15 +111,15 @@ class Decide(Struct, frozen=True):
 
 
 class AskLadder(Struct, frozen=True):
-    """Request to find the next settings of this rank's part after these failures."""
+    """Request to ask the recovery ladder for this server's next settings after these failures."""
 
     after: Decision
     failures: tuple[Failure, ...]
-    """One failure for each attempt since the part last served, in order."""
+    """One failure for each failed start of this rank's server, oldest first."""
 
 
 class Adopt(Struct, frozen=True):
-    """Request to stop an engine older than the decision allows, then report the adoption."""
+    """Request to adopt this decision; if `stop` is True, to stop the running engine first."""
 
     decision: Decision
     stop: bool
@@ -133,7 +132,7 @@ class StartEngine(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """Request to stop and leave: the last decision was made."""
+    """Request to stop and leave, because this decision ends all ranks."""
 
     decision: Decision
 
@@ -174,8 +173,8 @@ def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in thei
 
 
 def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[str, PartSettings]:
-    """Return the parts of the next decision with these changes of `part`. Settings that all parts
-    share change in every part.
+    """Return each server's settings in the next decision, with these changes of server `part`.
+    Changes to `AGREED` settings apply to every server.
     """
     epoch = decision.epoch + 1
     agreed = {name: value for name, value in changes.items() if name in AGREED}
@@ -190,7 +189,7 @@ def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[st
 def ended(
     mine: Mine, newest: Decision | None, why: str, *, ending: str = "failed", advice: str = ""
 ) -> Decision:
-    """Return the decision with which all ranks end."""
+    """Return a decision to end all ranks. `ending`: `failed` or `stopped`. `advice`: remedy."""
     return _end(mine, newest, why, ending=ending, advice=advice)
 
 
@@ -235,8 +234,8 @@ def _first(mine: Mine, view: View) -> Action:
 def _begin(
     mine: Mine, came: Iterable[Joined], known: Mapping[str, Mapping[str, Any]] | None
 ) -> Decision:
-    """Return the first decision: known good settings, else the settings of the first rank of each
-    part. If the parts then differ in settings that must be equal, all start from the recipe.
+    """Return the first decision: known good settings, else those of each server's first rank. If
+    `AGREED` settings then differ between servers, all start from the recipe.
     """
     came, first, why = list(came), {}, ""
     for joined in sorted(came, key=lambda joined: -joined.name.rank):
@@ -310,7 +309,7 @@ def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure
 
 
 def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
-    """Return one memory failure for each failed start of this part, oldest first."""
+    """Return one memory failure for each failed start of server `part`, oldest first."""
     found: dict[int, Failure] = {}
     for failure in sorted(view.failures, key=lambda failure: str(failure.name), reverse=True):
         if failure.memory and failure.name.part == part:
@@ -342,7 +341,7 @@ def _current(failure: Failure, newest: Decision) -> bool:
 
 
 def absent(mine: Mine, view: View) -> list[str]:
-    """Return the ranks without a life at present."""
+    """Return the names of ranks that are not running now."""
     here = {name for name, peer in _newest(view.peers).items() if not peer.gone}
     return [rank for rank in _members(mine) if rank not in here | {mine.name.member}]
 

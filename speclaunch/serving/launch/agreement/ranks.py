@@ -88,12 +88,12 @@ class AgreementKeeper(LaunchThread):
         self._stopping = False
         self._started_cycle = 0
         self.view: View | None = None
-        """View of the last cycle; None until the rank has joined."""
+        """Directory content read in the last cycle; None until the rank has joined."""
         self._done_cycle = 0
         self.deadline = float("inf")
-        """Time until which the view is valid, by `boot_seconds`."""
+        """Time at which the lease expires, by `boot_seconds`."""
         self.error: StoreError | None = None
-        """Error of the last cycle."""
+        """Error of the last cycle, or None."""
 
     @property
     def lapsed(self) -> bool:
@@ -101,8 +101,8 @@ class AgreementKeeper(LaunchThread):
         return boot_seconds() >= self.deadline
 
     def publish(self, state: RankState, files: Mapping[str, bytes]) -> int:
-        """Publish this state from now on and create these files. Return the number of the first
-        cycle that does so.
+        """Set the state to publish and the files to create. Return the number of the first cycle
+        that writes them.
         """
         with self._changed:
             self._state = state
@@ -200,7 +200,7 @@ def document(attempt: Attempt) -> dict[str, Any]:
 
 
 def attempt_of(number: int, document: Mapping[str, Any]) -> Attempt | None:
-    """Return the attempt of a document; None if it is not valid."""
+    """Return the attempt in a document; None if the document is invalid."""
     try:
         cause = document["cause"]
         diagnosis = Diagnosis(
@@ -232,7 +232,7 @@ def attempt_of(number: int, document: Mapping[str, Any]) -> Attempt | None:
 
 
 def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decision:
-    """Return the decision after a memory failure: the next rung, or the end."""
+    """Return the decision after a memory failure: the ladder's next rung, or to end all ranks."""
     newest, last = action.after, action.failures[-1]
     where = f"{last.name.member}: {last.why}"
 
@@ -264,7 +264,7 @@ def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decis
 
 
 def rung_of(decision: Decision) -> Rung | None:
-    """Return the rung of a decision, for the attempt's observer, or None."""
+    """Return the rung that led to a decision, for display; None if no rung did."""
     rung = decision.rung
     if rung is None:
         return None
@@ -279,15 +279,15 @@ def rung_of(decision: Decision) -> Rung | None:
 
 _POLL_SECONDS = 0.05
 _FLUSH_SECONDS = 5.0
-"""Seconds for the last messages to reach the disk."""
+"""Maximum seconds to wait until the last messages are on the disk."""
 
 
 class RankLaunching(EngineStarts, kw_only=True, dict=True):
-    """Counterpart of `Launching` for one rank of a group."""
+    """Engine starts of one rank, agreed with its group; `Launching` is for a single host."""
 
     group: RankGroup
     log: Path
-    """Log of a launch that ends before its first engine."""
+    """Log to report if the launch ends before its first engine starts."""
     max_attempts: int = 8
     max_returns: int = 5
     smoke: bool = False
@@ -502,7 +502,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
                 return
 
     def _view(self) -> View:
-        """Return the last view, with how long each of its problems has lasted."""
+        """Return the last view, with `overdue` and `stale` set if its problems last too long."""
         view, now = self._keeper.view, boot_seconds()
         assert view is not None  # noqa: S101 - `_wait_for_directory` has waited for it
         if not absent(self._mine, view):
@@ -546,8 +546,8 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return self._alone(Ending.STOPPED if stopped else Ending.INTERRUPTED, None)
 
     def _end_all(self) -> None:
-        """Decide to end all ranks after a stop request, because the others cannot continue
-        either.
+        """Decide to end all ranks after a stop request to this rank, because the other ranks
+        cannot continue alone.
         """
         view = self._keeper.view
         newest = view.decisions[-1] if view and view.decisions else None

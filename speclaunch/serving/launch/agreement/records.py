@@ -94,9 +94,9 @@ def group_of(
 def job_of(environment: Mapping[str, str], *, alone: bool) -> str | None:
     """Return the platform's name for this run, the same on all ranks; None if it has none.
 
-    A job that Slurm requeues is a new run. A group of a LeaderWorkerSet has one name for all its
-    runs; the directory shows which runs have ended. This name covers a single server, so it is used
-    only if `alone`.
+    A job that Slurm requeues is a new run. A LeaderWorkerSet group keeps its name in all its runs;
+    the directory shows which runs have ended. The group's name covers a single server, so it is
+    used only if `alone`.
     """
     slurm = environment.get("SLURM_JOB_ID")
     if slurm:
@@ -328,17 +328,17 @@ EpochFile = Literal["epoch", "served"]
 
 
 def life_file(kind: LifeFile, name: Name) -> str:
-    """Return the file name of a life: its record, its state, or its end."""
+    """Return the name of a life's file: record (`life`), state (`beat`) or end (`gone`)."""
     return f"{kind}-{name}.json"
 
 
 def epoch_file(kind: EpochFile, number: int) -> str:
-    """Return the file name of a decision, or of the record that all ranks served with it."""
+    """Return the name of a decision's file: `epoch`, or `served` once all ranks served with it."""
     return f"{kind}-{number:05d}.json"
 
 
 def failed_file(number: int, name: Name) -> str:
-    """Return the file name for an engine that ended in an epoch."""
+    """Return the name of the file that records the end of a rank's engine in an epoch."""
     return f"failed-{number:05d}-{name}.json"
 
 
@@ -358,16 +358,16 @@ def read_epoch(file: str) -> tuple[str, int] | None:
 
 
 def is_failure(file: str) -> bool:
-    """True for a file about an engine that ended."""
+    """True for the name of a file that records the end of an engine."""
     return _FAILED.match(file) is not None
 
 
 def generation_directory(job: Path, number: int) -> Path:
-    """Return the directory of a generation."""
+    """Return the directory of generation `number` of a job."""
     return job / f"g{number:04d}"
 
 
 def generations(names: list[str]) -> list[int]:
-    """Return the numbers of the generations, in order."""
+    """Return the generation numbers in directory names, in ascending order."""
     found = (_GENERATION.match(name) for name in names)
     return sorted(int(match[1]) for match in found if match)
