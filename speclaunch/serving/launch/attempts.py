@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Diagnose = Callable[..., "Diagnosis"]
 """Function from an engine's log to its diagnosis (`Planner.diagnose`)."""
 Ladder = Callable[[Sequence[Attempt]], Rung | LadderEnd]
-"""Function that returns the next rung after these attempts; the last attempt ran out of memory."""
+"""Function that returns the next rung after attempts, the last of which ran out of memory."""
 
 
 class RestartPolicy(Struct):

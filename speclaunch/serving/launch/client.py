@@ -74,7 +74,7 @@ class EngineResponse(Struct, frozen=True):
     status_code: int
     content: bytes
     seconds: float
-    """Time from the request to the last byte."""
+    """Seconds from the request to the last byte."""
 
     @property
     def text(self) -> str:

@@ -175,8 +175,7 @@ def may_be_milestone(text: str) -> bool:
 
 
 def mark_of(text: str) -> tuple[LogMark, re.Match[str]] | None:
-    """Return the mark and the match of an engine's line, given without its header; None without a
-    mark."""
+    """Return the mark and the match of a log line without header; None if it is no milestone."""
     if may_be_milestone(text):
         for mark, pattern in PATTERNS:
             found = pattern.match(text)
@@ -222,7 +221,7 @@ _AFTER_BAR = re.compile(r"\] ?(?=\[\d{4}-\d\d-\d\d \d\d:|Traceback \(most recent
 _BAR = re.compile(r"\d{1,3}%[^%]{0,300}<[^%\]]{1,60}\]$")
 """Progress bar (`0%|   | 0/4 [00:00<?, ?it/s]`): an error may follow on the same line."""
 _MAX_COLLECTORS = 4
-"""Maximum nesting of collectors, for example a pod's lines in Compose output in a journal."""
+"""Maximum number of collectors' prefixes on a line, for example journald, Compose and a pod."""
 
 
 class LogLine(NamedTuple):
@@ -235,7 +234,7 @@ class LogLine(NamedTuple):
     text: str
     """Text of the line, without prefixes and the engine's header."""
     source: str
-    """Actor, pod or service that a collector names as the source; distinguishes several engines."""
+    """Actor, pod or service in the log collector's prefix, which tells several engines apart."""
     stamped: bool
     """True if it has the engine's header; a traceback's lines have none."""
     rank: str
@@ -307,7 +306,7 @@ def _behind_bar(text: str) -> str:
 
 
 def _collector(text: str) -> re.Match[str] | None:
-    """Return the match of a collector's prefix, or None; the first characters select a pattern."""
+    """Return the match of a log collector's line prefix (Ray, docker, srun, …), or None."""
     first = text[:1]
     if first == "(":
         return _ACTOR.match(text)

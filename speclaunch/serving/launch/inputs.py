@@ -120,13 +120,13 @@ def engine_environment(prepared: Prepared) -> dict[str, str]:
 
 
 def without_notification(environment: MutableMapping[str, str]) -> None:
-    """Remove the variables of systemd's notification protocol from an environment."""
+    """Remove systemd's notification variables from `environment`, in place."""
     for name in _NOTIFICATION:
         environment.pop(name, None)
 
 
 Busy = Callable[[str], contextlib.AbstractContextManager[None]]
-"""Context manager that reports an operation of a few seconds."""
+"""Function that returns a context manager, which reports the named operation to the user."""
 
 
 def _quietly(_what: str) -> contextlib.AbstractContextManager[None]:
@@ -145,7 +145,7 @@ def tiny_models(prepared: Prepared) -> Iterator[Path]:
 def ensure_cpu_models(prepared: Prepared, busy: Busy = _quietly) -> None:
     """Write the missing models of a CPU engine deployment; do nothing for other deployments.
 
-    Facts about the models are known only afterwards. Raises LaunchError if the engine is not
+    Read facts of the models only after this call. Raises LaunchError if the engine is not
     installed, and InstallError if a model cannot be written.
     """
     engine = prepared.cpu
@@ -224,8 +224,8 @@ def document(prepared: Prepared) -> dict[str, Any]:
 
 
 def environment(prepared: Prepared) -> dict[str, str | None]:
-    """Return the relevant variables, including inherited variables, with secrets redacted. None:
-    unset."""
+    """Return the variables that affect the engine, set or inherited, with secrets redacted. A value
+    of None unsets the variable."""
     inherited = {n: v for n, v in os.environ.items() if _OF_THE_ENGINE.match(n)}
     merged: dict[str, str | None] = {**inherited, **prepared.overlay}
     return {

@@ -438,7 +438,7 @@ def _drop_oldest() -> None:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Hold a lock if possible, because two launches may end at the same time."""
+    """Lock the known good settings during the block; proceed without a lock if that fails."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             stack.enter_context(locked(_directory().with_suffix(".lock")))

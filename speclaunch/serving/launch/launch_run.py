@@ -46,7 +46,7 @@ class LaunchRun:
         self._start = start
         self._planner = planner
         self._commands = [(start.changes, start.first)]
-        """Commands planned so far; a restart reuses a command that has run before."""
+        """Planned commands by their changes; a restart reuses the command for the same changes."""
         self._journal: Journal
         self._shown: LaunchObserver
         self._notifier = Notifier(os.environ)

@@ -73,14 +73,14 @@ _UNWRITTEN = "remove it, or rename the recipe's file"
 
 
 class LockRequest(Struct, frozen=True):
-    """Options of a lock to write."""
+    """Lock file to write, and its content that the machine does not determine."""
 
     path: Path
     overrides: tuple[str, ...] = ()
     """Overrides of the recipe, without secrets."""
     certificates: tuple[LockedCertificate, ...] = ()
     verify: bool = False
-    """True to read all weights again."""
+    """True to hash all weight files again, instead of reusing stored hashes."""
 
 
 def lock_request(
@@ -113,8 +113,8 @@ def lock_request(
 
 
 def _with_reference(word: str) -> str | None:
-    """Return an override with a variable in place of its secret; None outside `args`,
-    `engine.env`.
+    """Return an override that reads its secret from a variable; None unless the key is in `args`
+    or `engine.env`.
     """
     key, _, value = word.partition("=")
     section, _, name = key.lstrip("+").rpartition(".")
@@ -147,7 +147,7 @@ def write_lock(
 def observe(
     prepared: Prepared, plan: Plan, request: LockRequest, steps: Mapping[str, Any] | None = None
 ) -> Lock:
-    """Return the record of a deployment on this machine. Raises LaunchError."""
+    """Return the lock of a deployment as it runs on this machine. Raises LaunchError."""
     recipe = prepared.recipe
     python, packages = read_distributions(Path(prepared.python))
     return Lock(
@@ -178,8 +178,8 @@ def _resolved(plan: Plan) -> Iterator[tuple[str, Any]]:
 
 
 def _checkpoints(prepared: Prepared, *, verify: bool) -> Iterator[LockedCheckpoint]:
-    """Yield the checkpoints that the engine reads. A checkpoint missing from this machine has no
-    files.
+    """Yield the checkpoints that the engine reads, with hashed files; without files for a
+    checkpoint that is missing on this machine.
     """
     environment = engine_environment(prepared)
     for role, (argument, revision_argument) in _CHECKPOINTS.items():
@@ -227,7 +227,7 @@ def _processor() -> str | None:
 
 def _require_same(prepared: Prepared, plan: Plan, text: str, name: str) -> None:
     """Raise LaunchError unless the lock's text starts the same engine. Raise PreflightError if
-    rules find an error in it that the deployment does not have.
+    rules find an error in the lock that they do not find in the deployment.
     """
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
         path = Path(folder, name)

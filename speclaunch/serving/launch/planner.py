@@ -90,7 +90,7 @@ class EngineCommand(Struct, frozen=True):
     recipe_diff: tuple[str, ...]
     """Changes as overrides of the recipe."""
     watch: bool
-    """True if the engine always generates on request."""
+    """True to watch the engine for hangs; False if its memory may be released on purpose."""
 
 
 class LadderEnd(Struct, frozen=True):
@@ -153,9 +153,9 @@ class PlannedLaunch(Struct, frozen=True):
     """Messages about these changes, shown before the first attempt."""
     first: EngineCommand
     notes: tuple[str, ...] = ()
-    """Notes from rendering the arguments."""
+    """Notes for the user about how arguments were rendered."""
     command_json: Mapping[str, Any] = {}
-    """Command for programs that read our output, without secrets."""
+    """Command as JSON for `--output-format json`, without secrets."""
     worker: bool = False
     """True for a rank that serves no requests: all but the first of `nnodes`."""
     group: RankGroup | None = None

@@ -43,7 +43,7 @@ _READ_BYTES_A_SECOND = 2e9
 
 
 def local_lookup(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
-    """Return the lookup with the hardware that a recipe runs on."""
+    """Return the lookup with the recipe's hardware. `probe`: inspect this machine for `auto`."""
     named = recipe.deployment.hardware.name
     return found.on(named, probe_hardware if probe else None, cpu=cpu)
 
@@ -110,8 +110,8 @@ def with_other_roles(
     lookup: Lookup,
     rules: Iterable[Rule],
 ) -> PreflightResult:
-    """Return the result with the findings across the recipe's roles added. A role that does not
-    match the others cannot serve with them."""
+    """Return the result plus findings about mismatches between the recipe's roles, which cannot
+    serve together then."""
 
     across = findings_across(recipe, prepared.catalogue.version, lookup, rules)
     more = tuple(finding for finding in across if finding.severity is not Severity.INFO)

@@ -66,7 +66,7 @@ class Interrupts:
 
 
 _GUARD_SLACK_SECONDS = 3.0
-"""Extra time for the guard after the engine's grace time, before it is killed too."""
+"""Extra time for the guard to exit after the engine's grace time, before it is killed."""
 
 
 _prepared: list[tuple[str, subprocess.Popen[bytes]]] = []

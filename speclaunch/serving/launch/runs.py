@@ -35,7 +35,7 @@ class Holder(Struct, frozen=True):
     pid: int
     recipe: str
     since: float
-    """Seconds since the epoch."""
+    """Start of the process, in seconds since the epoch."""
     run: str
     """Run directory of the launch."""
     address: str = ""
@@ -51,7 +51,7 @@ def lock_directory() -> Path:
 
 
 class HeldLock:
-    """One locked file. `close` releases the lock; the kernel does so when the process ends."""
+    """Locked file. `close` releases the lock, as the kernel does when the process ends."""
 
     def __init__(self, path: Path, fd: int) -> None:
         self._path, self._fd = path, fd

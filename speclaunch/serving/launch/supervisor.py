@@ -56,7 +56,7 @@ class LaunchObserver(Protocol):
         """Handle a ready engine. `verification` is None if it was not verified."""
 
     def stopping(self, why: str) -> None:
-        """Handle the stop of the engine. Without a reason, the stop is final."""
+        """Handle the stop of the engine. An empty `why` means that no start follows."""
 
     def failed(self, why: str) -> None:
         """Handle the end of an attempt before another attempt starts."""
@@ -142,7 +142,7 @@ class Prober(LaunchThread):
         self.done = threading.Event()
         self.verification: Verification | None = None
         self.other_holder: str | None = None
-        """A different process that answers at the engine's address."""
+        """Another process that answers at the engine's address, as text; None if none does."""
         self._find_other = find_other
 
     def _probe(self) -> None:
@@ -165,10 +165,10 @@ class Prober(LaunchThread):
 
 
 _STARTING_SECONDS = 0.1
-"""Poll interval during a start."""
+"""Interval at which a starting engine is polled."""
 _SERVING_SECONDS = 1.0
 _DYING_SECONDS = 3.0
-"""Seconds for an engine to exit after a generation request without an answer."""
+"""Seconds to wait for an engine's exit if its first generation request got no answer."""
 
 
 class Lease(Protocol):
@@ -197,7 +197,7 @@ class EngineSpec(Struct, frozen=True):
     smoke: bool = False
     """True to stop once the engine is verified."""
     watch: bool = True
-    """True if the engine always generates on request."""
+    """True to watch the engine for hangs; False if its memory may be released on purpose."""
     worker: bool = False
     """True for a rank that serves no requests: all but the first of `nnodes`."""
     lease: Lease | None = None

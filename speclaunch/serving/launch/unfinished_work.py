@@ -18,11 +18,11 @@ VERSION = 1
 
 
 class Progress(Struct, frozen=True):
-    """Finished parts of resumable work."""
+    """Progress of resumable work, as it is stored."""
 
     @property
     def saved(self) -> str:
-        """Number of finished parts, with their noun; empty if there are none."""
+        """Saved progress as text, for example `12 answers`; empty if there is none."""
         raise NotImplementedError
 
 
@@ -117,7 +117,7 @@ class StoredWork(Struct, Generic[Done]):
 
     @contextmanager
     def resuming(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Report the saved progress, and again if Ctrl-C interrupts the block."""
+        """Report the saved progress with `say` before the block, and if Ctrl-C interrupts it."""
         if self.progress.saved:
             saved = self.progress.saved
             say(f"resuming {self.directory.name} ({saved} saved; --fresh starts over)")

@@ -92,7 +92,7 @@ class HangDetector(Struct):
 
     settings: Settings
     armed: bool = False
-    """True once the engine has generated; before that, silence proves nothing."""
+    """True once the engine has generated a token; before that, a missing answer proves nothing."""
     last_progress: float = 0.0
     failures: int = 0
     reason: str = ""
@@ -260,8 +260,8 @@ _INHERITED = ("PATH", "HOME", "LANG", "TZ")
 
 
 class Course(Struct):
-    """Mean acceptance length and token rate over equal periods since the engine was ready. When the
-    course is full, the period doubles.
+    """Mean acceptance length and token rate over equal periods since the engine was ready. Once the
+    maximum number of periods is reached, their length doubles.
     """
 
     seconds: float = _FIRST_SECONDS
@@ -269,7 +269,7 @@ class Course(Struct):
     """Sums per period: length times steps, steps, tokens per second, lines."""
 
     def add(self, at: float, batch: RankMetrics, steps: float) -> None:
-        """Add a line that was read `at` seconds after the engine was ready."""
+        """Add the values of a log line, read `at` seconds after the engine was ready."""
         while at >= self.seconds * _POINTS:
             pairs = zip(self._points[::2], [*self._points[1::2], _EMPTY], strict=False)
             self._points = [_sum(*pair) for pair in pairs]
@@ -282,7 +282,7 @@ class Course(Struct):
         self._points[index] = _sum(self._points[index], new)
 
     def document(self) -> dict[str, Any]:
-        """Return the course for the journal. A period without decode steps is null."""
+        """Return the values per period for the journal; None for a period without decode steps."""
         return {
             "seconds": self.seconds,
             "accept_length": [
@@ -304,7 +304,7 @@ def _sum(
 
 
 class SpeculationMonitor(Struct):
-    """Monitor of successive engines. Engines with equal settings share a baseline."""
+    """Monitor of acceptance across engine starts; starts with equal settings share a baseline."""
 
     _tests: dict[str, AcceptanceTest] = field(default_factory=dict)
     _course: Course = field(default_factory=Course)
@@ -326,7 +326,8 @@ class SpeculationMonitor(Struct):
         self._is_tested = rendered.value(_ADAPTIVE) in (None, "false")
 
     def read(self, lines: Sequence[str], seconds: float) -> list[tuple[str, AcceptanceChange]]:
-        """Return the changes that these lines complete, with their ranks (empty for a single rank).
+        """Return the changes in acceptance that these log lines show, each with its rank (empty if
+        the engine has only one).
 
         `seconds`: time since the engine was ready.
         """
@@ -351,7 +352,7 @@ class SpeculationMonitor(Struct):
         return found
 
     def document(self) -> dict[str, Any]:
-        """Return the course and the baselines by rank for the journal."""
+        """Return acceptance and speed over time, and the baseline of each rank, for the journal."""
         baselines = {
             rank: {"accept_length": round(test.baseline.length, 3), "steps": test.baseline.steps}
             for rank, test in self._tests.items()

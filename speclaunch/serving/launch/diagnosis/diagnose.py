@@ -151,10 +151,10 @@ class Stream:
         self._known = Wording()
         self._tracebacks = Tracebacks(self._failure, self._raised)
         self._before = ""
-        """Previous line if it has a header: `logger.exception` puts its text there."""
+        """Previous line if it has a header; it may be the message of `logger.exception`."""
 
     def know(self, version: Version) -> None:
-        """Set the engine's version. Otherwise it is derived from the wording of the log."""
+        """Set the engine's version, which is otherwise derived from the wording of the log."""
         self._known = Wording(version, version)
         self.launch.wording = Wording(version, version)
 
@@ -350,7 +350,7 @@ load.
 
 
 def _circumstances(failure: LogFailure) -> Iterator[LogFailure]:
-    """Yield copies of the error, one for each stage of a start; the actual stage is first."""
+    """Yield the error as logged, then copies as if it had occurred at each stage of a start."""
     yield failure
     for cpu in (failure.cpu, not failure.cpu):
         for phase, last, loads, pooled in _STAGES:
@@ -495,7 +495,7 @@ def _diagnosis(stream: Stream, version: str | None, exit_code: int | None) -> Di
 def _doubts(
     stream: Stream, verdict: Suspect | None, *, alone: bool
 ) -> tuple[bool, tuple[CauseCandidate, ...]]:
-    """Return True if the log does not prove a cause, and the causes that are possible.
+    """Return True if the log does not prove a cause, together with the possible causes.
 
     `alone`: only one engine writes to the log, whatever its lines look like.
     """
@@ -528,7 +528,7 @@ def _doubts(
 
 
 def _candidates(suspect: Suspect, reason: str, mixed: bool) -> list[CauseCandidate]:
-    """Return the possible causes of an error. There are several if its milestones may belong to
+    """Return the possible causes of an error: several if the milestones before it may belong to
     other processes.
     """
     varied = mixed or (suspect.cause is None and suspect.failure.through_arguments)
@@ -548,7 +548,7 @@ def _line(suspect: Suspect | None) -> str | None:
 
 
 def _by_exit(launch: LaunchLog, exit_code: int | None) -> Cause | None:
-    """Return the cause that an exit code implies when the log shows none, or None."""
+    """Return the cause that an exit code implies if the log shows no cause; None if unknown."""
     if exit_code in _KILLED and not launch.stopped:
         if launch.cpu and launch.phase is Phase.KV_POOL and not launch.served:
             return BY_NAME["killed-filling-pool"]

@@ -215,7 +215,7 @@ _LIFE_OF_OTHERS = 20
 print some lines while the parent still collects the failed rank.
 """
 _LIFE_AFTER_DEATH = 50
-"""Number of signs of life after a fatal error that puts the error in doubt."""
+"""Number of signs of life after a fatal error from which on the error is in doubt."""
 _MAX_SURVIVED = 20
 _ORDER = tuple(Phase)
 _CLOSES = {LogMark.LOAD_END: LogMark.LOAD_BEGIN, LogMark.CAPTURE_END: LogMark.CAPTURE_BEGIN}
@@ -226,10 +226,10 @@ _EARLY = frozenset(
     }
 )  # fmt: skip
 _LATER = _EARLY - {LogMark.BASELINE, LogMark.LOAD_BEGIN}
-"""Milestones that cannot be the first of a rank."""
+"""Milestones that cannot directly follow the memory baseline of a rank."""
 _LATE = frozenset({LogMark.SUMMARY, LogMark.READY})
 _UNOPENED = (_EARLY | _LATE) - _CLOSES.keys()
-"""Milestones that come neither within a load nor within a capture."""
+"""Milestones that cannot occur during a load or a capture."""
 
 
 class Suspect(Struct, frozen=True):
@@ -342,15 +342,15 @@ class LaunchLog(Struct):
         return self.stopped_at > 0
 
     def course(self, rank: str) -> RankProgress:
-        """Return the progress of a rank. An empty rank means the only process."""
+        """Return the progress of a rank; an empty name is the engine's only process."""
         found = self.courses.get(rank)
         if found is None:
             found = self.courses[rank] = RankProgress()
         return found
 
     def best_course(self, rank: str) -> RankProgress:
-        """Return the progress used to evaluate an error of `rank`: the rank's own, otherwise the
-        furthest.
+        """Return the progress to use for an error of `rank`: that rank's, or if it has none, that
+        of the rank that is furthest ahead.
         """
         own = self.courses.get(rank)
         if own is not None and own.last is not None:

@@ -129,7 +129,7 @@ def _now(argument: str, diagnosis: Diagnosis) -> float | None:
 def value_to_try(
     argument: str, direction: Direction, now: float | None, numbers: Mapping[str, float] = _NONE
 ) -> float | None:
-    """Return the value to try next; None if it cannot be derived."""
+    """Return the value to try next for an argument; None if the log does not suggest one."""
     if argument == "mem_fraction_static":
         above = numbers.get("mem_fraction_static_above")
         if above is not None:

@@ -59,12 +59,12 @@ class _Traceback(Struct):
     failure: LogFailure | None = None
     """Exception, once it has been read; its message may continue for some lines."""
     doubted: LogFailure | None = None
-    """Exception followed by frames; from another process unless no further exception follows."""
+    """Exception that frames followed; if another exception follows, one of the two is foreign."""
     extra: int = 0
     foreign: int = 0
     """Lines of other processes so far."""
     reported: bool = False
-    """True once one of its exceptions was passed on; another may follow from it."""
+    """True once an exception of this traceback was reported; a chained exception may follow."""
 
     @property
     def harmless(self) -> bool:
@@ -78,7 +78,7 @@ class _Traceback(Struct):
 
     @property
     def final(self) -> bool:
-        """True if the text before it shows that the exception ended the process."""
+        """True if the text before the traceback shows that the exception ended the process."""
         if self.top:  # a request whose header is missing, else a process
             return self.frames[0].file not in _REQUEST_FILES if self.frames else True
         return "hit an exception" in self.head or self.head.startswith("Initialization failed")
