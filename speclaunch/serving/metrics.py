@@ -126,7 +126,7 @@ class NoMetricsError(EngineError):
 
 
 class RankMetrics(Struct, frozen=True, kw_only=True):
-    """Values of one data-parallel rank. A missing value is None."""
+    """Metrics of one data-parallel rank. A missing value is None."""
 
     rank: str
     running: float | None = None
@@ -147,7 +147,7 @@ class RankMetrics(Struct, frozen=True, kw_only=True):
 
 
 class EngineMetrics(Struct, frozen=True, kw_only=True):
-    """Values of one engine at one time."""
+    """Metrics of one engine at one time. A missing value is None."""
 
     ranks: tuple[RankMetrics, ...]
     role: str | None = None
@@ -162,7 +162,7 @@ class EngineMetrics(Struct, frozen=True, kw_only=True):
 
 
 def read_metrics(client: EngineClient, seconds: float = _SECONDS) -> EngineMetrics:
-    """Return the values in `/metrics`. Raises EngineError, and NoMetricsError if it is missing."""
+    """Return the metrics in `/metrics`. Raises EngineError; NoMetricsError if it is missing."""
     answer = client.get(_PATH, seconds, most=MOST_BYTES)
     if answer.status_code == _NOT_FOUND:
         raise NoMetricsError(f"no {_PATH}")
@@ -352,7 +352,7 @@ def _numbers(document: object) -> list[object]:
 
 
 EFFECTS = (0.15, 0.4, 0.75)
-"""Tested losses, as shares of the accepted draft tokens. A loss below the first is not a drop."""
+"""Losses to detect, as shares of the accepted draft tokens; smaller losses are ignored."""
 LEAST_STEPS = 100
 """Minimum number of verification steps below the baseline before a drop is reported."""
 LEAST_OBSERVATIONS = 3
@@ -364,7 +364,7 @@ _MOST_LEARNED = 512
 """Observations after which the baseline no longer changes, so that it cannot follow a decay."""
 _EVIDENCE = math.log(1e8 * len(EFFECTS))
 _LONGEST_BATCH = 16
-"""Observations in the longest batch whose variance is compared."""
+"""Maximum number of consecutive observations that are averaged to estimate the variance."""
 _FEWEST_BATCHES = 6
 _SPREAD = 0.03
 """Smallest standard deviation of an observation, as a share of the accepted draft tokens."""
@@ -378,12 +378,12 @@ class AcceptanceSample(Struct, frozen=True):
 
 
 class AcceptanceBaseline(Struct, frozen=True):
-    """Usual acceptance length, and the observations that it was learned from."""
+    """Usual acceptance length, and the number of observations that it is based on."""
 
     length: float
     steps: float
     variance: float
-    """Variance per verification step, including the correlation of neighbors."""
+    """Variance per verification step, including the correlation of consecutive observations."""
     observations: int
 
     @property
@@ -392,7 +392,7 @@ class AcceptanceBaseline(Struct, frozen=True):
         return 1 + (self.length - 1) * (1 - EFFECTS[0])
 
     def ratios(self, sample: AcceptanceSample) -> list[float]:
-        """Return the log-likelihood ratio of an observation for each loss: positive for a drop."""
+        """Return log-likelihood ratios of an observation, one per `EFFECTS` loss; > 0: a drop."""
         accepted = self.length - 1
         uncertain = 2 * math.sqrt(self.variance / self.steps)
         usual = max(1 + accepted * (1 - EFFECTS[0] / 2), self.length - uncertain)
@@ -403,7 +403,7 @@ class AcceptanceBaseline(Struct, frozen=True):
 
 
 def learned(samples: Sequence[AcceptanceSample]) -> AcceptanceBaseline | None:
-    """Return the baseline of observations; None if they are too few or no draft was accepted."""
+    """Return the baseline; None for too few observations, or if no draft token was accepted."""
     steps = sum(sample.steps for sample in samples)
     if len(samples) < _LEARNED_OBSERVATIONS or steps < LEARNED_STEPS:
         return None
@@ -424,7 +424,7 @@ def learned(samples: Sequence[AcceptanceSample]) -> AcceptanceBaseline | None:
 
 
 class AcceptanceChange(Struct, frozen=True):
-    """A drop below the baseline, or the return to it."""
+    """A drop of the acceptance length below its baseline, or the return to the baseline."""
 
     is_drop: bool
     baseline: float
@@ -442,11 +442,11 @@ class AcceptanceChange(Struct, frozen=True):
 
 
 class AcceptanceTest(Struct):
-    """Test of one rank. Call `add` with its observations in order."""
+    """Test for acceptance drops of one rank. Call `add` with each observation, in order."""
 
     baseline: AcceptanceBaseline | None = None
     is_low: bool = False
-    """True from a reported drop until the length is back."""
+    """True from a drop until the acceptance length has recovered."""
     _samples: list[AcceptanceSample] = field(default_factory=list)
     _evidence: list[float] = field(default_factory=lambda: [0.0] * len(EFFECTS))
     _shown: AcceptanceSample | None = None
@@ -454,7 +454,7 @@ class AcceptanceTest(Struct):
     _count: int = 0
 
     def add(self, sample: AcceptanceSample) -> AcceptanceChange | None:
-        """Add an observation. Return the change that it completes, or None."""
+        """Add an observation; return the drop or recovery that it proves, or None."""
         if not (math.isfinite(sample.length) and sample.length >= 1 and sample.steps > 0):
             return None
         if self.baseline is None:

@@ -78,7 +78,7 @@ _AVAILABLE = re.compile(r"^\s*Available versions: (.+)$", re.MULTILINE)
 
 
 class Offer(Struct, frozen=True):
-    """Answer of a source: its torch versions for this interpreter, or why it has none."""
+    """Answer of a package index: its torch versions for this interpreter, or why it has none."""
 
     versions: frozenset[str]
     why_not: str = ""
@@ -97,7 +97,7 @@ class TorchSource(Struct, frozen=True):
 
 
 Probe = Callable[[Sequence[str]], Offer]
-"""Function that queries the index set by these pip options, or pip's configured indexes."""
+"""Function that queries the index in these pip options; without options, pip's own indexes."""
 
 
 def probe_options(options: Sequence[str]) -> list[str]:
@@ -176,7 +176,8 @@ _AFTER_NAME = re.compile(r"[^\w.-].*|-\d.*")
 
 
 def _package(line: str) -> str:
-    """Return pip's activity and the package name, without version, URL or package list."""
+    """Return the activity in a line of pip's output: verb and package name, such as
+    ``Downloading torch``."""
     verb, _, rest = line.strip().partition(" ")
     if verb == "Installing":
         return "Installing packages"
@@ -187,7 +188,7 @@ def _package(line: str) -> str:
 
 
 class PipProgress:
-    """Filter for pip's output that adds the size and rate of the downloads in ``scratch``.
+    """Reporter of pip's activity, with the size and rate of the downloads in ``scratch``.
 
     ``scratch`` is pip's TMPDIR: downloads stay there until all of them are installed. With
     ``single``, only one package is downloaded, so the size that pip announces is the total.

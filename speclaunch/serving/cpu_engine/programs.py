@@ -269,7 +269,7 @@ def engine_environment(engine: CpuEngine) -> dict[str, str]:
 
 
 def _generator(folder: Path) -> str | None:
-    """Return the hash of the script that wrote the model in ``folder``, or None."""
+    """Return the hash of the script that wrote the model in ``folder``; None if unknown."""
     try:
         content = json.loads((folder / "speclaunch-model.json").read_text(encoding="utf-8"))
         return str(content["generator"])

@@ -1,1 +1,1 @@
-"""Checks of this machine before an engine starts on it."""
+"""Checks of this machine before an engine starts on it (`speclaunch doctor`)."""

@@ -47,7 +47,7 @@ class CpuEngineState(Struct, frozen=True):
     python: Path
     models: Path
     begun: bool = False
-    """True if an installation exists and is incomplete."""
+    """True if an installation was started but not completed."""
 
 
 class Process(Struct, frozen=True):
@@ -113,7 +113,7 @@ class ProcessLimits(Struct, frozen=True):
 
 
 class Hub(Struct, frozen=True):
-    """Download location of models, and whether downloads are allowed."""
+    """Settings for model downloads: cache, token, and whether downloads are allowed."""
 
     cache: Path
     token: str | None = None
@@ -132,7 +132,7 @@ class LocalModel(Struct, frozen=True):
     name: str
     is_url: bool = False
     is_path: bool = False
-    """True for a directory, False for a name on the hub."""
+    """True for a local path, False for a name on the hub."""
     present: bool = False
     """True if the directory has a config.json, the file exists, or the hub cache has the
     weights."""
@@ -142,7 +142,7 @@ class LocalModel(Struct, frozen=True):
     """Number of unfinished downloads."""
     unfinished_bytes: int = 0
     weight_files: bool | None = None
-    """True if the directory contains any weights; None: not inspected."""
+    """True if weight files exist; None if they were not searched."""
     checkpoint: Checkpoint | None = None
     unknown: UnknownFact | None = None
     """Reason for missing facts of the checkpoint."""
@@ -191,9 +191,9 @@ class RecipeNeeds(Struct, frozen=True):
     python: str | None = None
     """`engine.python` of the recipe."""
     cpu: bool = False
-    """True if the recipe runs on the CPU engine."""
+    """True if the recipe runs on speclaunch's CPU engine."""
     hardware: str | None = None
-    """Hardware for the rules, as text for users."""
+    """Hardware that the rules assume, as text for users."""
     elsewhere: bool = False
     """True if `--hardware` describes another machine. Problems of this machine then do not prevent
     the launch."""
@@ -201,7 +201,7 @@ class RecipeNeeds(Struct, frozen=True):
     """Hardware that the recipe names, if it differs from this machine's."""
     device: str | None = None
     gpus: int | None = None
-    """GPUs that each machine needs; None: unknown."""
+    """Number of GPUs needed on each machine; None if unknown."""
     tensor_parallel: int | None = None
     mem_fraction: float | None = None
     attention_backends: tuple[str, ...] = ()
@@ -213,7 +213,7 @@ class RecipeNeeds(Struct, frozen=True):
     budget: MemoryBudget | None = None
     """Predicted memory use on this machine; None if the rules could not run."""
     own_variables: frozenset[str] = frozenset()
-    """Variables set by the recipe or the CPU engine. The rules check these."""
+    """Variables set by the recipe or the CPU engine, which the rules check."""
 
 
 class MachineFacts(Struct, frozen=True):
@@ -242,7 +242,7 @@ class MachineFacts(Struct, frozen=True):
 
     @property
     def nvidia(self) -> Hardware | None:
-        """NVIDIA GPUs of this machine, or None."""
+        """NVIDIA GPUs of this machine; None if there are none or they could not be read."""
         found = self.hardware
         if isinstance(found, Hardware) and found.vendor.value == "nvidia":
             return found
@@ -252,11 +252,11 @@ class MachineFacts(Struct, frozen=True):
 T = TypeVar("T")
 
 SECONDS = 5.0
-"""Time limit for a disk or a driver to answer."""
+"""Time limit in seconds for a disk or a driver to answer."""
 
 
 class NoAnswer(UnknownFact, frozen=True):
-    """Fact of a task that did not end in time."""
+    """Unknown fact, because its task did not end in time."""
 
 
 class PendingAnswer(Generic[T]):
@@ -295,7 +295,7 @@ class BoundedTasks:
 
 
 def unknown(what: str, error: BaseException) -> UnknownFact:
-    """Return the reason for a missing result, taken from the error."""
+    """Return an UnknownFact for the result `what`, with the error as its reason."""
     if isinstance(error, SpeclaunchError):
         problem = error.problems[0]
         return UnknownFact(what, problem.message, problem.help)

@@ -111,7 +111,7 @@ class RecipeResults(Struct, frozen=True):
     skipped: tuple[SkippedRule, ...]
     versions: tuple[str, ...]
     examined: tuple[CheckedRequest, ...] = ()
-    """Checked request of each version, for the engine's own checks."""
+    """One checked request per version, from which the engine's own checks start."""
 
 
 def is_cpu(recipe: Recipe) -> bool:
@@ -181,7 +181,7 @@ def check_recipe(
 def with_other_roles(
     results: RecipeResults, recipe: Recipe, lookup: Lookup, rules: tuple[Rule, ...]
 ) -> RecipeResults:
-    """Return the results with the findings across a recipe's roles added, for each version."""
+    """Return the results plus, for each version, findings about mismatches between roles."""
 
     more = [
         finding
@@ -194,8 +194,8 @@ def with_other_roles(
 def with_engine_checks(
     results: RecipeResults, asker: EngineQuerier, recipe: Recipe, python: Path | None
 ) -> RecipeResults:
-    """Return the results with the findings of each version's own engine check added. Raises
-    NoJudgeError."""
+    """Return the results plus the findings of each version's engine check. Raises NoJudgeError if a
+    version cannot be queried."""
     from speclaunch.checks import engine_findings  # noqa: PLC0415
 
     findings, skipped = list(results.findings), list(results.skipped)
@@ -209,7 +209,7 @@ def with_engine_checks(
 
 
 def known_python(runtime: object) -> Path | None:
-    """Return the interpreter of a detected engine; None if it was not found or not executed."""
+    """Return the interpreter of a detected engine; None without one, or if it was not executed."""
     return runtime.interpreter if isinstance(runtime, Runtime) and runtime.executed else None
 
 
@@ -267,7 +267,7 @@ def target_of(
 
 
 def is_elsewhere(declared: Hardware | None, found: object) -> bool:
-    """True if `--hardware` names a different machine."""
+    """True if `--hardware` (`declared`) differs from this machine's hardware (`found`)."""
     if declared is None or declared.vendor is Vendor.CPU:
         return False
     if not isinstance(found, Hardware) or found.vendor is not declared.vendor:
@@ -415,7 +415,8 @@ def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath,
 
 
 def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str], frozenset[str]]:
-    """Return the environment of the engine, and the names that the recipe (or speclaunch) sets."""
+    """Return the engine's environment, and the names of the variables that the recipe or
+    speclaunch sets in it."""
     env = dict(os.environ)
     if recipe is None:
         return env, frozenset()
@@ -474,7 +475,7 @@ def _places(
 
 
 def _user_home(env: Mapping[str, str]) -> Path:
-    """Return the home directory that the engine's libraries find; `/nonexistent` without one."""
+    """Return the home directory that the engine's libraries use, or `/nonexistent`."""
     chosen = env.get("HOME")
     if chosen:
         return Path(chosen)

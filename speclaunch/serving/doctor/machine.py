@@ -68,7 +68,7 @@ def read_limits() -> ProcessLimits:
 
 
 def read_volume(use: VolumeUse, path: Path) -> DiskVolume:
-    """Return the disk of a directory, or of its nearest existing parent. Raises OSError."""
+    """Return the disk of a directory that may not exist yet. Raises OSError."""
     place, hidden = path, False
     while place.parent != place:
         try:
@@ -109,7 +109,7 @@ def read_port(host: str, number: int) -> Port:
 
 
 def _local_address(host: str) -> str:
-    """Return an address to listen on, without a DNS query. A host name counts as all interfaces."""
+    """Return an IP address to listen on, without a DNS query; all interfaces for a host name."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError, ValueError):
             socket.inet_pton(family, host)
@@ -118,7 +118,7 @@ def _local_address(host: str) -> str:
 
 
 def _free(host: str, number: int) -> int | None:
-    """Return the next free port after a taken port; None if the host cannot be bound."""
+    """Return a free port shortly after the taken port `number`; None if there is none."""
     first = max(number, _PRIVILEGED) + 1
     for nearby in range(first, min(first + _NEARBY, 65536)):
         with contextlib.suppress(LaunchError, OSError, socket.gaierror):
@@ -193,7 +193,7 @@ def _number(path: Path) -> int | None:
 
 
 def _nvcc(env: Mapping[str, str], path: str) -> Path | None:
-    """Return the nvcc of torch and the engine (CUDA_HOME, PATH, /usr/local/cuda), or None."""
+    """Return the nvcc that torch and the engine use (CUDA_HOME, PATH, /usr/local/cuda), or None."""
     home = env.get("CUDA_HOME") or env.get("CUDA_PATH")
     found = shutil.which("nvcc", path=path)
     candidates = [Path(home) / "bin" / "nvcc"] if home else []
@@ -245,7 +245,8 @@ def read_model(
 
 
 def _as_path(model: LocalModel, path: Path, made: Path) -> LocalModel | None:
-    """Return a model named by a directory or file; None for a hub name. Raises OSError."""
+    """Return the model with the state of its directory or file; None for a hub name. Raises
+    OSError."""
     found = replace(model, is_path=True)
     if path.is_file():  # a GGUF file
         return replace(found, present=True, weight_files=True)
@@ -259,7 +260,7 @@ def _as_path(model: LocalModel, path: Path, made: Path) -> LocalModel | None:
 
 
 def _in_cache(model: LocalModel, folder: Path) -> LocalModel:
-    """Return a model in the hub cache. `snapshots` holds links to the files of each revision."""
+    """Return the model with its state in the hub cache. `folder`: its directory in the cache."""
     unfinished, size = _unfinished(folder)
     model = replace(model, unfinished=unfinished, unfinished_bytes=size)
     try:
@@ -276,7 +277,7 @@ def _weights(directory: Path) -> bool:
 
 
 def _token(env: Mapping[str, str], base: Path) -> str | None:
-    """Return the location of a token, in the search order of the hub's library, or None."""
+    """Return the variable or file from which the hub's library reads the token, or None."""
     for name in _TOKENS:
         if env.get(name, "").strip():
             return name
@@ -333,7 +334,7 @@ class EngineTree(Struct, frozen=True):
     members: tuple[Process, ...]
     custody: Custody
     keeper: int | None = None
-    """ID of the process that supervises the engine, or of a zombie's parent; else None."""
+    """ID of the process that supervises the engine (for a zombie, its parent); None without one."""
 
     @property
     def port(self) -> int | None:

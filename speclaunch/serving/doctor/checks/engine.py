@@ -55,9 +55,7 @@ def check_engine(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def pip_install(found: MachineFacts, *requirements: str) -> tuple[str, bool]:
-    """Return the fix that installs packages next to the engine, and True if the fix is a
-    command.
-    """
+    """Return the fix that installs packages for the engine, and True if it is a shell command."""
     runtime = found.runtime
     if not isinstance(runtime, Runtime):
         return f"install {', '.join(requirements)} next to the engine", False
@@ -93,7 +91,7 @@ def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLi
 def _version_mismatch(
     installed: str, target: RecipeNeeds | None
 ) -> tuple[CheckState, str, str] | None:
-    """Return state, reason and package if recipe or command line needs another version, or None."""
+    """Return state, reason and package to install if another version is needed; otherwise None."""
     if target is None:
         return None
     if target.requested and installed not in target.requested:

@@ -31,11 +31,11 @@ from speclaunch.serving.doctor.machine import Custody, engines, may_end
 
 _GIB = 1 << 30
 _CPU_ENGINE = 2 * _GIB
-"""Memory of the CPU engine with a tiny model: about 1.5 GiB (measured on 0.5.23), rounded up."""
+"""Bytes that the CPU engine needs with a tiny model: 1.5 GiB measured on 0.5.23, rounded up."""
 _GPU_ENGINE = 8 * _GIB
-"""Main memory, in bytes, that the processes of a GPU engine need at least."""
+"""Minimum bytes of main memory for the processes of a GPU engine."""
 _SHARED = 1 * _GIB
-"""Shared memory for NCCL and the engine's ranks; docker's default is 64 MB."""
+"""Minimum bytes of shared memory for NCCL and the engine's ranks; docker's default is 64 MB."""
 
 
 def check_memory(found: MachineFacts) -> Iterator[CheckLine]:
@@ -119,7 +119,7 @@ _STATES = {
 
 
 def check_budget(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield the memory prediction. SPL711 and SPL712 explain a misfit or a tight fit."""
+    """Yield a line with the memory prediction; SPL711 and SPL712 give the details if it is bad."""
     if found.target is None or found.target.budget is None:
         return
     budget = found.target.budget
@@ -186,7 +186,7 @@ def _amount(value: int | None, unit: int = 1, name: str = "") -> str:
 
 _GB = 10**9
 _LOW = 5 * _GB
-"""Free space below which a log, a compile cache or a small model fills the disk."""
+"""Free bytes below which a log, a compile cache or a small model may fill the disk."""
 _FULL = 200 * 10**6
 
 
@@ -298,7 +298,7 @@ def _major(version: str) -> int | None:
 
 
 _OWN_SHARE = 0.03
-"""Share of a GPU's memory that the driver reserves for itself; it counts as unused."""
+"""Share of a GPU's memory that the driver may reserve; the GPU still counts as unused."""
 _SWITCHES = {
     gpu_topic.BALANCE_CHECK: FALSE_TEXTS,
     "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": TRUE_TEXTS,  # 0.5.3 to 0.5.20
@@ -362,8 +362,8 @@ def _kind(hardware: Hardware, target: RecipeNeeds | None) -> CheckLine:
 def _occupied(
     found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
 ) -> Iterator[CheckLine]:
-    """Yield GPUs with memory used by other processes. That memory is missing from the engine's
-    share (`mem_fraction_static`).
+    """Yield a line per GPU whose memory other processes use, which reduces the engine's share
+    (`mem_fraction_static`).
     """
     all_free = True
     for gpu in gpus:
@@ -407,8 +407,8 @@ def _share(gpu: Gpu, target: RecipeNeeds | None) -> str:
 def _unbalanced(
     found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
 ) -> Iterator[CheckLine]:
-    """Yield an imbalance of free GPU memory. With tp_size > 1, ranks refuse to start if one GPU has
-    over 10% less free memory.
+    """Yield a line if free GPU memory is unbalanced. With tp_size > 1, ranks refuse to start if one
+    GPU has over 10% less free memory than another.
     """
     if target is None or target.tensor_parallel in (None, 1) or target.gpus is None:
         return
@@ -438,7 +438,7 @@ def _holder(process: OtherProcess, found: MachineFacts) -> str:
 
 
 def _left_over(gpu: Gpu, found: MachineFacts) -> list[int]:
-    """Return the processes on a GPU that belong to an engine without a supervisor."""
+    """Return the ids of processes on a GPU whose engine has lost its supervisor."""
     if isinstance(found.processes, UnknownFact):
         return []
     on_gpu = {process.pid for process in gpu.processes}

@@ -46,7 +46,7 @@ def _model(model: LocalModel, hub: Hub, found: MachineFacts) -> CheckLine:
 
 
 def _absent(name: str, model: LocalModel, hub: Hub) -> CheckLine | None:
-    """Return an error if the checkpoint cannot be downloaded; None if it can."""
+    """Return an error line if a missing checkpoint cannot be downloaded; None if it can."""
     if model.is_path:
         return CheckLine(
             "model",
@@ -126,8 +126,8 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
 
 
 def _refused(text: str, model: LocalModel, hub: Hub) -> CheckLine | None:
-    """Return a line if the hub refuses this user, which only --online detects (facts/hub.py), or
-    None.
+    """Return a line if the hub refuses this user, else None. Only `--online` detects a refusal
+    (facts/hub.py).
     """
     why, fix = "", "accept its license on the hub, then: hf auth login"
     if model.unknown is not None and model.unknown.why.startswith(_REFUSALS):
@@ -178,7 +178,7 @@ def _amount(size: int) -> str:
 
 
 def _elsewhere(model: LocalModel) -> str:
-    """Return a hint to use a checkpoint from a --models directory; empty if it has none.
+    """Return a hint to use the checkpoint in a `--models` directory; empty if none contains it.
 
     Rules search these directories; the engine does not.
     """
