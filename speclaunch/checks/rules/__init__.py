@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Family(NamedTuple):
-    """Rules about one topic: the numbers for new rules, and the modules of all."""
+    """Rules about one topic: their number range, and the modules of their checks."""
 
     numbers: range
     topic: str
@@ -91,9 +91,8 @@ FAMILIES: Mapping[str, Family] = {
         ("tensors",),
     ),
 }
-"""Families of rules. 000 and 090 to 099 are lint's own."""
+"""Families of rules. 000 and 090 to 099 are codes that lint reports without a rule."""
 ELSEWHERE: Mapping[str, str] = {"SPL243": "models", "SPL244": "models"}
-"""Codes outside of their family's numbers: they predate the families and never change."""
+"""Family of each code outside the number range of its family; these codes are older."""
 RETIRED = frozenset({"SPL901", "SPL913", "SPL918", "SPL919", "SPL920", "SPL921"})
-"""Codes that no rule may use: those of removed rules (none yet), and of plan changes that no rule
-reports."""
+"""Codes that new rules must not use, because plan changes without a rule have them."""

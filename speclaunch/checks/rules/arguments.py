@@ -48,7 +48,7 @@ _CHOICE = lazy(r"invalid choice: '([^']*)'")
 
 
 class ArgumentRefusal(StrEnum):
-    """Kinds of refusal, identified by argparse's messages."""
+    """Kinds of refusal by the engine's parser, identified by argparse's messages."""
 
     UNKNOWN = "unrecognized arguments"
     AMBIGUOUS = "ambiguous option"
@@ -65,12 +65,12 @@ def refusal(problem: Problem) -> ArgumentRefusal:
 
 
 def refused(plan: Plan, kind: ArgumentRefusal) -> Iterator[Problem]:
-    """Yield the problems of a kind, in the order of the tokens."""
+    """Yield the parser problems of a kind, in the order of the tokens."""
     return (problem for problem in plan.request.problems if refusal(problem) is kind)
 
 
 def verdict(problem: Problem, plan: Plan) -> Verdict:
-    """Return a parser problem as a verdict, with the replacement in this version if known."""
+    """Return a parser problem as a verdict; its fix names this version's replacement, if known."""
     version = plan.request.version
     text = problem.message.removeprefix(f"SGLang {version} refuses ")
     own = text.startswith(f"SGLang {version} ")  # a full sentence already
@@ -83,9 +83,9 @@ def verdict(problem: Problem, plan: Plan) -> Verdict:
 
 
 def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
-    """Return the known fork that has an argument.
+    """Return the known fork that has the problem's argument.
 
-    None if a release has the argument, or if it is a typo of an argument that one has.
+    None if a release has an argument with that name, or with a similar one (a typo).
     """
     found = written(problem)
     if MARK in plan.request.version or found is None:
@@ -169,7 +169,7 @@ def _instead(problem: Problem, plan: Plan) -> Fix | None:
 
 
 def same_argument(name: str, catalogue: Catalogue) -> str | None:
-    """Return a version's flag for an argument with another name there; None if there is none."""
+    """Return the flag that a version has for an argument instead of `name`; None if it has none."""
     if catalogue.by_name(name) is not None:
         return None
     found = (catalogue.by_name(other) for other in other_names(name))
@@ -177,7 +177,7 @@ def same_argument(name: str, catalogue: Catalogue) -> str | None:
 
 
 def now(name: str, plan: Plan) -> str | None:
-    """Return the replacement of an argument that this version lacks under this name, or None."""
+    """Return advice on an argument that this version lacks; None if no version has it."""
     catalogue = plan.catalogue
     same = same_argument(name, catalogue)
     if same is not None:
@@ -470,7 +470,7 @@ _KINDS = {
     "SPL916": ChangeKind.REJECTION_SAMPLING_ON,
     "SPL917": ChangeKind.PREFILL_GRAPHS_OFF,
 }
-"""The kind of change that a rule reports; some kinds have no rule."""
+"""Kind of plan change that each rule reports. Some kinds have no rule."""
 
 
 def _changed(kind: ChangeKind, plan: Plan) -> Iterator[Verdict]:

@@ -46,14 +46,14 @@ names of dsv4 and cutedsl_mla."""
 
 
 def draft_backends(plan: Plan) -> frozenset[str]:
-    """Return the backends that this version has for draft steps."""
+    """Return the attention backends of this version that support draft steps."""
     return frozenset(
         name for since, names in _DRAFT_BACKENDS if plan.in_versions(f">={since}") for name in names
     )
 
 
 def extend_backends(plan: Plan) -> frozenset[str]:
-    """Return the backends that this version has for accepted tokens (draft extend).
+    """Return the attention backends of this version that support draft extend (accepted tokens).
 
     These are the draft-step backends, except flashmla in 0.5.2 (speculative/eagle_worker.py:230).
     """
@@ -62,9 +62,9 @@ def extend_backends(plan: Plan) -> frozenset[str]:
 
 
 def backends_of_draft(plan: Plan) -> tuple[str | None, str | None]:
-    """Return a draft's backends (or None) for its steps and for accepted tokens (draft extend).
+    """Return a draft's attention backends, for its steps and for accepted tokens (draft extend).
 
-    They come from the draft's own argument (0.5.7 and later). Otherwise steps use the target's
+    None: not set. They come from the draft's own argument (0.5.7 on), else steps use the target's
     decode backend, and `speculative_attention_mode` selects the backend for accepted tokens. Up to
     0.5.1 both are `attention_backend`.
     """
@@ -210,7 +210,7 @@ def backend_without_speculation(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_used(plan: Plan, row: _Backend) -> bool:
-    """True if the backend is used. 0.5.3 chooses nsa for DeepSeek V3.2."""
+    """True if the plan uses the backend. Without a set backend, DeepSeek V3.2 uses nsa (0.5.3)."""
     if row.of_both:  # never a default
         both = all(plan.user_value(name) == row.name for name in PHASES)
         return both or plan.user_value(BOTH) == row.name
@@ -277,7 +277,7 @@ def sliding_window_tree(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL308")
 def aiter_tree(plan: Plan) -> Iterator[Verdict]:
-    """Report a draft tree on aiter."""
+    """Report a draft tree on the attention backend aiter."""
     topk = number(plan, "speculative_eagle_topk") or 1
     if topk <= 1:
         return

@@ -102,7 +102,7 @@ _ALL = "TRTLLM MHA backend for prefill requires Hopper (SM90), Blackwell (SM100)
 _DECODE = "TRTLLM MHA backend for decode is only supported on Hopper (SM90), Blackwell (SM100) "
 _FA3 = "FlashAttention v3 Backend requires SM>=80 and SM<=90."
 _AMPERE = 8
-"""GPU generation (SM8x) on which only fa3 of these backends runs, and not with MLA."""
+"""GPU generation SM8x. Of these backends, it runs only fa3, and fa3 only without MLA."""
 _CUTE = "CuteDSL MLA backend is only supported on Blackwell GPUs (SM100)."
 _BACKENDS = (
     _Backend("trtllm_mla", ">=0.4.10,<0.5.1", (10,), _MLA, names=_BOTH),
@@ -148,7 +148,7 @@ def backend_hardware(plan: Plan) -> Iterator[Verdict]:
 
 
 def _effective(plan: Plan, name: str) -> str | None:
-    """Return an argument's effective backend or None; some caches replace fa3 with triton."""
+    """Return an argument's effective backend, else the user's; some caches make fa3 triton."""
     try:
         return attention_backend(plan, name)
     except UnknownValueError:  # a backend that the engine chooses always runs
@@ -232,7 +232,7 @@ _GEMMA4 = (
     ("0.5.22", ("fa4",)),
 )
 _EXAONE = (("0.5.9", ("fa3", "triton", "trtllm_mha")),)
-"""Releases and EXAONE backends for sliding layers (`sliding_window_pattern`)."""
+"""First release and backends for sliding layers of EXAONE (`sliding_window_pattern`)."""
 _MODEL_BACKEND_TARGETS = {
     "Exaone4ForCausalLM": _EXAONE,
     "ExaoneMoEForCausalLM": _EXAONE,
@@ -484,12 +484,12 @@ def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
 
 _FP4_KV_BACKEND_TYPES = ("nvfp4", "fp4_mx_block16")
 _OLD_TYPE = "fp4_e2m1"
-"""Type refused by its name from 0.5.16 on."""
+"""KV cache dtype whose name 0.5.16 and later refuse."""
 _PLAIN = ("triton", "torch_native", "flex_attention", "trtllm_mha")
 _FP4_KV_BACKEND_LATENT = ("flashinfer", "trtllm_mla", "cutlass_mla")
 _FP4_KV_BACKEND_EARLY = "flashmla"
-"""Backends that read an FP4 cache without and with latent attention, if both phases run on them.
-0.5.20 and later reject cutlass_mla."""
+"""The tables above: backends that read an FP4 cache without latent attention, with it, and with it
+before 0.5.16, if both phases run on them. 0.5.20 and later reject cutlass_mla."""
 
 
 @rule("SPL327")

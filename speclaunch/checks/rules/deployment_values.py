@@ -148,7 +148,7 @@ def place_of_path(probe: Probe) -> Place:
 
 
 def part_of(plan: Plan) -> str:
-    """Return the part or role of a server in its deployment, for messages."""
+    """Return a server's part (`leader`, `worker`), else its role, for messages."""
     return context_of(plan).part or context_of(plan).role
 
 
@@ -231,7 +231,7 @@ _OF_PREFILL = "disaggregation_bootstrap_port"
 
 
 def known_ports(plan: Plan) -> set[int]:
-    """Return the known ports, including that of `dist_init_addr` on rank 0."""
+    """Return a server's known ports except `port`; only rank 0 opens that of `dist_init_addr`."""
     names = [*_NAMED]
     if value_or(plan, "disaggregation_mode", "prefill") == "prefill":
         names.append(_OF_PREFILL)
@@ -256,7 +256,7 @@ class Image(Struct, frozen=True):
 
     @property
     def release(self) -> str | None:
-        """SGLang release in the tag, or None."""
+        """SGLang release in the tag; None if the tag has none."""
         return tagged_version(self.name)
 
     @property
@@ -279,13 +279,13 @@ class Image(Struct, frozen=True):
 
     @property
     def cuda(self) -> tuple[int, int] | None:
-        """CUDA release in the tag (`cu126`: 12, 6), or None."""
+        """CUDA release in the tag (`cu126`: 12, 6); None if the tag has none."""
         found = _CUDA.search(self.tag or "")
         return None if found is None else (int(found["major"]), int(found["minor"]))
 
     @property
     def vendor(self) -> Vendor | None:
-        """GPU vendor: AMD if the name has ROCm, NVIDIA if the tag has a CUDA release, else None."""
+        """AMD if the name contains `rocm`, NVIDIA if the tag has a CUDA release, else None."""
         if _ROCM.search(self.name.lower()):
             return Vendor.AMD
         return Vendor.NVIDIA if self.cuda is not None else None
@@ -303,7 +303,7 @@ def image_of(plan: Plan) -> tuple[Image, Setting] | None:
 
 
 def requested_gpus(plan: Plan) -> tuple[str, Setting] | None:
-    """Return the container's GPU resource and amount: its limit, else its request, else None."""
+    """Return the container's GPU resource and its limit, else its request; None without either."""
     pod = context_of(plan).pod
     for amounts in (pod.limits, pod.requests):
         for name in GPU_RESOURCES:
@@ -313,7 +313,7 @@ def requested_gpus(plan: Plan) -> tuple[str, Setting] | None:
 
 
 class RouterTarget(Struct, frozen=True):
-    """Servers behind the host of an address. `service`: the Service that it names."""
+    """Servers behind the host of an address. `service`: the Service that the host names."""
 
     plans: tuple[Plan, ...]
     service: Service | None = None

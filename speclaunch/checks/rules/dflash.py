@@ -33,12 +33,12 @@ from speclaunch.engine import (
 
 
 def block_tokens(plan: Plan) -> int:
-    """Return the tokens of a DFLASH block, which are always resolved. Raises UnknownValueError."""
+    """Return the number of tokens in a DFLASH block. Raises UnknownValueError."""
     return int(plan.value("speculative_num_draft_tokens"))
 
 
 def dflash_config(plan: Plan) -> Mapping[str, Any]:
-    """Return `dflash_config` of the draft merged over its outer keys; empty if unknown.
+    """Return the draft's config with `dflash_config` merged over it; empty if the draft is unknown.
 
     The engine reads most fields this way (parse_dflash_draft_config).
     """
@@ -142,7 +142,7 @@ def dflash_dp_attention(plan: Plan) -> Iterator[Verdict]:
 def _unmet_by_ranks(
     plan: Plan, algorithm: str, head: KnownRefusal, context: KnownRefusal
 ) -> Iterator[Verdict]:
-    """Report a missing shared head, and context parallelism, with DP attention."""
+    """Report DP attention without a shared output head, or with context parallelism."""
     if head.holds(plan):
         ranks = counted(attention_ranks(plan), "rank")
         yield Verdict(
@@ -345,8 +345,8 @@ _DSPARK_HOOKS = {
     "BailingMoeV3ForCausalLM": ">=0.5.19",
     "KimiK3LinearForCausalLM": ">=0.5.19",
 }
-"""Classes with a separate hook for DSPARK, and their versions. Classes with a hook for DFLASH need
-none."""
+"""Target classes with a separate hook for DSPARK, and the versions that have it. Classes with a
+DFLASH hook need none."""
 
 
 @rule("SPL612")
@@ -524,9 +524,9 @@ def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
 
 
 def _may_have_a_folder(target: Checkpoint) -> bool:
-    """True if it is unknown whether the target has a DSPARK folder.
+    """True if the target may have a DSPARK folder.
 
-    It is known only if the target is named by its local directory.
+    That is known only for a target named by its local directory.
     """
     return target.has_dspark_folder is None or target.path != Path(target.name)
 
@@ -585,7 +585,7 @@ _TABLE = "speculative_dspark_sps_table_path"
 
 @rule("SPL626")
 def dspark_ragged_options(plan: Plan) -> Iterator[Verdict]:
-    """Report an option of DSPARK's ragged verification without that mode."""
+    """Report an option of DSPARK's ragged verification that the current mode ignores."""
     mode = plan.env(_RAGGED_MODE) or "static"
     idle = {
         _ALIGN: bool(plan.user_value(_ALIGN)) and mode != "compact",

@@ -67,7 +67,7 @@ def draft_dtype(plan: Plan) -> Iterator[Verdict]:
 
 
 def _loaded(model: Checkpoint) -> str | None:
-    """Return the data type that `auto` resolves to, None if unknown: float32 weights are halved."""
+    """Return the dtype that `auto` loads a model in (float32 becomes 16-bit); None if unknown."""
     return halved(model) if model.dtype == "float32" else model.dtype
 
 
@@ -150,7 +150,7 @@ def missing_draft(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL405")
 def needless_draft_path(plan: Plan) -> Iterator[Verdict]:
-    """Report a draft for a target that has its own."""
+    """Report a draft for a target that has its own draft layer."""
     path, target = own_path(plan), plan.facts.target
     if path is None or target is None:
         return
@@ -278,7 +278,7 @@ def draft_vocabulary(plan: Plan) -> Iterator[Verdict]:
 
 
 _PADDING = 128
-"""Largest difference in vocabulary padding within one model family (Qwen2.5)."""
+"""Largest vocabulary size difference due to padding within one model family (Qwen2.5)."""
 
 
 @rule("SPL411")
@@ -419,8 +419,8 @@ def unchecked_draft_context(plan: Plan) -> Iterator[Verdict]:
 
 
 _SPARE = 8
-"""Spare slots in a request's row of the token table: 4 beyond the context length, and the last
-verification begins 4 before that length (0.4.10.post2 managers/tp_worker.py:141,
+"""Slots for the last verification in a request's row of the token table. It begins 4 before the
+context length, and the row has 4 slots more (0.4.10.post2 managers/tp_worker.py:141,
 managers/scheduler.py:1179, speculative/eagle_utils.py:768)."""
 
 

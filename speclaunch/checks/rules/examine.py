@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 _FLAG = lazy(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
 _OF_WORDS = "SPL0"
-"""Prefix of rules about single tokens, which apply regardless of the other arguments."""
+"""Prefix of rules about single tokens. They apply regardless of the other arguments."""
 BUG = "of a bug in this rule, please report it"
 """Beginning of the reason if a rule raised an error."""
 
@@ -242,7 +242,7 @@ class _UnavailableFacts:
 
 
 def _request_only(plan: Plan) -> Plan:
-    """Return a plan that has only the request."""
+    """Return a plan that has only the request; access to any other attribute raises an error."""
     missing: Any = _UnavailableFacts()
     return Plan(plan.request, missing, missing, missing, missing, missing)
 
@@ -266,7 +266,7 @@ def _without(facts: Facts, gone: Checkpoint) -> Facts:
 
 
 def _as_stated(facts: Facts, checkpoint: Checkpoint) -> Facts:
-    """Return the facts with only those keys of a checkpoint that a document states."""
+    """Return the facts, reduced to those keys of a checkpoint that a document states."""
     stated = checkpoint.origin.stated if checkpoint.origin is not None else ()
     raw = checkpoint.field_or_none("raw")
     known = {key: raw[key] for key in stated if key in raw}
@@ -335,7 +335,7 @@ class Lookup(Struct, frozen=True):
         return replace(found, unknown=tuple(unknown))
 
     def on(self, named: str, machine: Machine | None = None, *, cpu: bool = False) -> Lookup:
-        """Return the lookup with the hardware of a recipe: see `choose_hardware`."""
+        """Return the lookup with the hardware that `choose_hardware` selects."""
         chosen = choose_hardware(self.hardware, named, machine, cpu=cpu)
         return replace(self, hardware=chosen.hardware)
 
@@ -353,9 +353,9 @@ class Lookup(Struct, frozen=True):
 
 
 def _folder(path: str) -> Path:
-    """Return the directory of a deployment.
+    """Return the directory of a deployment's file.
 
-    The working directory for a command line or a built-in recipe.
+    For a command line or a built-in recipe, it is the working directory.
     """
     here = Path.cwd()
     try:
@@ -431,7 +431,7 @@ def _explained_once(results: RuleResults, plan: Plan, selected: Sequence[Rule]) 
 def check_together(plans: Sequence[Plan], rules: Iterable[Rule]) -> Iterator[tuple[Plan, Finding]]:
     """Yield the findings of rules that compare deployments, each with its plan.
 
-    The plans have one engine version; only parts of one deployment may have several.
+    All plans have the same engine version, except for parts of one deployment.
     """
     for rule in rules:
         if rule.check_across is None:
@@ -461,12 +461,12 @@ def is_compared(plan: Plan) -> bool:
 
 
 _OF_SEVERAL = frozenset({"disaggregation_mode", "nnodes"})
-"""Arguments that make a server one of several. Without them, no comparing rule is imported."""
+"""Arguments that make a server one of several. Without them, no rule that compares is imported."""
 
 
 @cache
 def _comparing() -> tuple[Rule, ...]:
-    """Return the comparing rules, except those about parts of one deployment (in one file)."""
+    """Return the rules that compare deployments, except those about parts of one deployment."""
     return tuple(rule for rule in all_rules() if rule.check_across and not rule.of_deployments)
 
 

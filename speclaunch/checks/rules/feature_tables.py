@@ -25,7 +25,7 @@ from speclaunch.engine import (
 
 
 class Number(Struct, frozen=True):
-    """A number that the engine refuses below `least`, or outside of `allowed`."""
+    """A numeric argument that the engine refuses below `least`, or if `allowed` returns False."""
 
     name: str
     least: int | None
@@ -34,7 +34,7 @@ class Number(Struct, frozen=True):
     on: Callable[[Plan], bool] = lambda _: True
     """True if the engine checks the number. Raises UnknownValueError."""
     requirement: str = ""
-    """Requirement of `allowed`; empty: at least `least`."""
+    """What `allowed` requires, for messages. Empty: at least `least`."""
     allowed: Callable[[Any], bool] | None = None
 
     def allows(self, value: Any) -> bool:
@@ -400,9 +400,9 @@ _EAGLE = ("EAGLE", "EAGLE3")
 
 
 def unaudited(plan: Plan) -> Iterator[Verdict]:
-    """Yield a verdict for the target's backends and for the draft's if they are not audited.
+    """Yield a verdict for each model on a backend without support for the unified memory pool.
 
-    Only for algorithms that support the pool. Raises UnknownValueError.
+    The algorithm must support the pool. Raises UnknownValueError.
     """
     if not plan.value(POOL):
         return
@@ -420,7 +420,7 @@ def unaudited(plan: Plan) -> Iterator[Verdict]:
 
 
 def _of_target(plan: Plan) -> frozenset[str] | None:
-    """Return the backends that may verify for the target; None if unchecked.
+    """Return the backends that the pool allows for the target; None if the engine allows any.
 
     Raises UnknownValueError.
     """
@@ -442,13 +442,13 @@ _LATENT_FIRST = frozenset({"triton", "trtllm_mla", "cutedsl_mla", "tokenspeed_ml
 
 
 def _latent(plan: Plan) -> frozenset[str]:
-    """Return `_SPEC_VERIFY_AUDITED_BACKENDS`; tokenspeed_mla is cutedsl_mla from 0.5.23 on."""
+    """Return the engine's `_SPEC_VERIFY_AUDITED_BACKENDS`, without names that it replaces."""
     found = _LATENT_FIRST | {"flashmla", "flashinfer", "fa3"}
     return found - {"tokenspeed_mla"} if plan.in_versions(RENAMED_IN) else found
 
 
 def _heads(plan: Plan) -> frozenset[str]:
-    """Return `TRANSLATED_MHA_RAILS` (0.5.22) or `_SPEC_MHA_AUDITED_BACKENDS` (0.5.23)."""
+    """Return `TRANSLATED_MHA_RAILS` (0.5.22) or `_SPEC_MHA_AUDITED_BACKENDS` of the engine."""
     found = frozenset({"triton", "flashinfer", "fa3"})
     return found | {"trtllm_mha"} if plan.in_versions(">=0.5.23") else found
 

@@ -183,9 +183,9 @@ the classes that mix windows with full attention (0.5.23 configs/model_config.py
 
 
 def _is_plain(plan: Plan) -> bool:
-    """True if the target has no states and does not mix windows with full attention.
+    """True if the engine does not treat the target as hybrid (kv_cache_hook.py:606).
 
-    The engine does not treat it as hybrid (kv_cache_hook.py:606).
+    Such a target has no recurrent state and does not mix windows with full attention.
     """
     if plan.algorithm not in ("EAGLE", "EAGLE3"):
         return False
@@ -338,7 +338,7 @@ def feature_without_speculation(plan: Plan) -> Iterator[Verdict]:
 
 _SMALLEST_DEFAULT = 2048
 _BEFORE_RESOLUTION = "<0.4.9.post4"
-"""Releases that check the chunk before DP attention divides it and before backends set the page
+"""Releases that check the prefill chunk before DP attention divides it and backends set the page
 size (0.4.9 server_args.py:342)."""
 _OFF_TOO = "<0.5.0rc2"
 """Releases that also check a chunk size that disables chunking (0.4.10.post2 server_args.py:1955).
@@ -371,7 +371,7 @@ def chunked_prefill_pages(plan: Plan) -> Iterator[Verdict]:
 
 
 def _chunk(plan: Plan, page: int) -> int:
-    """Return the tokens of a chunk on a rank; 0 if the default fits the pages of any GPU."""
+    """Return the tokens of a prefill chunk on a rank; 0 for a default, if all fit the page size."""
     ranks = 1 if plan.in_versions(_BEFORE_RESOLUTION) else attention_ranks(plan)
     explicit = plan.user_value("chunked_prefill_size")
     if explicit is not None:
@@ -383,7 +383,7 @@ def _chunk(plan: Plan, page: int) -> int:
 
 @rule("SPL259")
 def priority_scheduling(plan: Plan) -> Iterator[Verdict]:
-    """Report priority scheduling with a policy that has no priorities."""
+    """Report priority scheduling with a scheduling policy that does not support priorities."""
     if not plan.value("enable_priority_scheduling"):
         return
     policy = plan.value("schedule_policy")
@@ -472,7 +472,7 @@ def _is_sparse(plan: Plan, target: Checkpoint) -> bool:
 
 @rule("SPL266")
 def device_number(plan: Plan) -> Iterator[Verdict]:
-    """Report a device with a number."""
+    """Report a `device` with a number, such as `cuda:1`."""
     kind, _, number = str(plan.user_value("device")).partition(":")
     if not number:
         return

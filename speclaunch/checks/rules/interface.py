@@ -32,7 +32,7 @@ _REMARK = lazy(r" \(.*\)$")
 
 
 class Page(Struct, frozen=True):
-    """A parsed page. `body` is everything below the summary."""
+    """A parsed rule page. `body` is everything below the summary."""
 
     title: str
     summary: str
@@ -40,13 +40,13 @@ class Page(Struct, frozen=True):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Engine files with their version, issues and documents; one per line."""
+        """Sources that the page lists: engine files with their version, issues, documents."""
         _, _, listed = self.body.partition("## Sources\n")
         return tuple(" ".join(bullet.split()) for bullet in _BULLET.split(listed)[1:])
 
     @property
     def source(self) -> str:
-        """First source without a remark in brackets; empty if there is none."""
+        """First source, without its remark in parentheses; empty if the page lists none."""
         return _REMARK.sub("", self.sources[0]).removesuffix(".") if self.sources else ""
 
 
@@ -86,9 +86,9 @@ class Applicability(StrEnum):
     """Safety of a fix, which decides the option that applies it."""
 
     SAFE = "safe"
-    """The deployment still does what was intended: `--fix`."""
+    """`--fix` applies it: the deployment still does what was intended."""
     UNSAFE = "unsafe"
-    """The deployment's behavior changes: `--unsafe-fixes`."""
+    """`--unsafe-fixes` applies it: the deployment's behavior changes."""
 
 
 class Fix(Struct, frozen=True):
@@ -107,7 +107,7 @@ class Fix(Struct, frozen=True):
 
     @property
     def done(self) -> str:
-        """Summary of its edits: `set tp_size to 8, removed page_size`."""
+        """Summary of the edits: `set tp_size to 8, removed page_size`."""
         changes = [f"renamed {self.rename[0]} to {self.rename[1]}"] if self.rename else []
         for name, value in (*self.set.items(), *self.env.items()):
             changes.append(f"removed {name}" if value is None else f"set {name} to {value}")
@@ -115,14 +115,14 @@ class Fix(Struct, frozen=True):
 
     @property
     def applicability(self) -> Applicability | None:
-        """The `lint` option that applies it; None if it has no edits."""
+        """Safety of the edits; None if the fix has none."""
         if not (self.set or self.env or self.rename):
             return None
         return Applicability.SAFE if self.safe else Applicability.UNSAFE
 
 
 class DeploymentPlace(Struct, frozen=True):
-    """A deployment of a file: the place of its command (of a recipe: its file), and its name.
+    """A deployment in a file: its name, and the place of its command (for a recipe: of the file).
 
     Containers that share a command by an alias differ only in their names.
     """
@@ -167,7 +167,7 @@ class Finding(Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """First source of the rule's page, else speclaunch."""
+        """First source on the rule's page, or `speclaunch` if the page lists none."""
         return page(self.code).source or "speclaunch"
 
 
@@ -297,7 +297,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def of_deployments(self) -> bool:
-        """True if the rule applies only to the server context."""
+        """True if the rule checks the server context: pod, Service, router."""
         return self.code in _OF_DEPLOYMENTS
 
     def holds_in(self, version: str) -> bool:
@@ -313,7 +313,7 @@ class Rule(Struct, frozen=True):
 CHECKS: dict[str, Any] = {}
 """Checks of the modules imported so far, by code: `Check` or `CheckAcross`."""
 COMPARED: dict[str, Callable[[Plan], bool]] = {}
-"""`Rule.compares` of the rules that compare deployments."""
+"""`Rule.compares` of the imported rules that compare deployments, by code."""
 
 
 def row(

@@ -32,11 +32,11 @@ _INTEGER = (
     "bitsandbytes",
     "petit_nvfp4",
 )
-"""Methods that no FlashInfer runner supports in any release."""
+"""Quantization methods that no FlashInfer runner supports in any release."""
 
 
 class _Runner(Struct, frozen=True):
-    """A runner, the methods it refuses, since when, and the engine's message."""
+    """A MoE runner, the quantization methods that it refuses, and the engine's message."""
 
     name: str
     refused: tuple[str, ...]
@@ -109,7 +109,7 @@ def moe_runner(plan: Plan) -> Iterator[Verdict]:
 
 
 def _groups(plan: Plan) -> int | None:
-    """Return `ep_size`, or None; 1 with an all-to-all backend, which skips these checks."""
+    """Return `ep_size` (None: not set); 1 with an all-to-all backend, which skips these checks."""
     return number(plan, "ep_size") if plan.value("moe_a2a_backend") == "none" else 1
 
 
@@ -210,7 +210,7 @@ def quantization_platform(plan: Plan) -> Iterator[Verdict]:
 
 
 def _online(plan: Plan) -> Iterator[Verdict]:
-    """Report the method that quantizes while loading on unsupported hardware."""
+    """Report a method that quantizes while loading, on hardware that it does not support."""
     if plan.device != "cuda" or generation(plan) == _BLACKWELL:
         return
     if target_of(plan).quantization in (None, "fp8"):
@@ -292,7 +292,7 @@ _ROOM = {
     "mori": ("SGLANG_MORI_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 4096),
     "pplx": ("SGLANG_PPLX_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 128),
 }
-"""The variable that limits how many tokens a rank may send, and its default (0.5.18
+"""The variable that limits the tokens that a rank may send at once, and its default (0.5.18
 server_args.py:6966 and 7006)."""
 
 

@@ -26,7 +26,7 @@ class Dimensions(Struct, frozen=True):
 
 
 _HEAD_DIM = {"qwen3": 128}
-"""Default head size of transformers by model type; otherwise hidden_size / heads."""
+"""Default head size in transformers by model type; for other types, hidden_size / heads."""
 
 
 def dimensions(checkpoint: Checkpoint) -> Dimensions | None:
@@ -101,7 +101,7 @@ def mlp(at: str, hidden: int, width: int) -> dict[str, ExpectedTensor]:
 
 
 def norms(at: str, width: int, *names: str) -> dict[str, ExpectedTensor]:
-    """Return the tensors of norms of one width."""
+    """Return the tensors of norms, all of one width."""
     return {f"{at}{name}.weight": ExpectedTensor((width,)) for name in names}
 
 

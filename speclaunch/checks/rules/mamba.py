@@ -33,7 +33,7 @@ _EXTRA_BUFFER = {
     "NemotronHForCausalLM": ">=0.5.13",
     "NemotronHPuzzleForCausalLM": ">=0.5.13",
 }
-"""Targets with the strategy extra_buffer before `CHOSEN`, and the first release of each (the
+"""Targets with the strategy extra_buffer in releases before `CHOSEN`, and the first of each (the
 calls of `_handle_mamba_radix_cache`: 0.5.9 server_args.py:1524 to 1660, 0.5.10.post1
 server_args.py:1914 to 2060, 0.5.13.post1 server_args.py:2464 to 2594 and
 arg_groups/nemotron_h_hook.py:58, which leave `support_mamba_cache_extra_buffer` on)."""
@@ -49,7 +49,7 @@ _HYBRID = {
     "Lfm2ForCausalLM": ">=0.5.9",
     "NemotronHForCausalLM": ">=0.5.7",
 }
-"""Targets whose radix cache the engine handles as hybrid before `CHOSEN`. Targets without a
+"""Targets whose radix cache is handled as hybrid in releases before `CHOSEN`. Targets without a
 radix cache are omitted (0.5.10 server_args.py:1914 to 2060)."""
 
 
@@ -62,7 +62,7 @@ def is_hybrid(plan: Plan) -> bool:
 def has_extra_buffer(plan: Plan) -> bool:
     """True if the target supports the strategy extra_buffer in this version.
 
-    That depends on its backend for linear attention (0.5.23 arg_groups/overrides.py:446, 0.5.14
+    It depends on the backend for linear attention (0.5.23 arg_groups/overrides.py:446, 0.5.14
     server_args.py:4338).
     """
     target = _listed(plan, _EXTRA_BUFFER, "extra_buffer")
@@ -123,7 +123,7 @@ def _cache_is_off(plan: Plan) -> bool:
 
 
 def _switched_off(plan: Plan) -> bool:
-    """True if an AMD GPU makes the engine disable the cache."""
+    """True if the engine disables the prefix cache because the GPU is AMD's."""
     if not plan.in_versions(AMD_DROPS_CACHE):
         return False
     return hardware_of(plan).vendor is Vendor.AMD

@@ -218,7 +218,7 @@ def rule_of(message: str) -> Rule | None:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], tuple[tuple[re.Pattern[str], Rule], ...]]:
-    """Return all beginnings as one pattern, and each with its rule."""
+    """Return one pattern for all beginnings, and a pattern with its rule for each."""
     each = [
         (beginning(text), rule) for rule in RULES for text in ENGINE_MESSAGES.get(rule.code, ())
     ]

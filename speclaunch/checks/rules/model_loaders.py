@@ -41,7 +41,7 @@ _SKIPPED = ("rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cach
 
 
 def eagle3(draft: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `LlamaForCausalLMEagle3`; None if its config lacks a size."""
+    """Return the loader of `LlamaForCausalLMEagle3`; None if the config lacks a size."""
     sizes = dimensions(draft)
     if sizes is None:
         return None
@@ -158,7 +158,7 @@ def eagle(draft: Checkpoint, version: str) -> Loader | None:
 
 
 def complete_model(checkpoint: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of a dense Llama, Mistral, Qwen2 or Qwen3 model; None if its config lacks a
+    """Return the loader of a dense Llama, Mistral, Qwen2 or Qwen3 model; None if the config lacks a
     size."""
     del version
     sizes = dimensions(checkpoint)
@@ -206,11 +206,11 @@ _ALIASES = {
     "encoder.output_norm_enc.weight": "hidden_norm.weight",
 }
 _HEADS = ("prefix_gru.", "embed_proj.", "attention_conv.", "mlp_conv.", "embed_tokens.", "lm_head.")
-"""Parts that only some variants have (Domino, convolutions, Nemotron): not checked."""
+"""Parts of names of tensors that only some variants have (Domino, Nemotron): not checked."""
 
 
 def dflash(draft: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `DFlashDraftModel`; None if its config lacks a size."""
+    """Return the loader of `DFlashDraftModel`; None if the config lacks a size."""
     del version
     sizes = dimensions(draft)
     if sizes is None or not sizes.layers:
@@ -257,13 +257,13 @@ def mask_token(draft: Checkpoint) -> int | None:
 _OF_BOTH = ("model.embed_tokens.weight", "lm_head.weight")
 """Tensors that target and draft share."""
 _COPIES = ("shared_head.head", "embed_tokens", "rotary")
-"""Parts of names in the layer that its loader skips."""
+"""Parts of names of tensors in the draft layer that the engine's loader skips."""
 _MOST_EXPERTS = 4096
-"""Upper limit; a config with more experts is not evaluated."""
+"""Maximum number of experts; a config with more is not evaluated."""
 
 
 def glm4_moe(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `Glm4MoeForCausalLMNextN` (the layer after the last); None if its config
+    """Return the loader of `Glm4MoeForCausalLMNextN` (the layer after the last); None if the config
     lacks a size."""
     del version
     sizes = dimensions(target)
@@ -283,7 +283,7 @@ def glm4_moe(target: Checkpoint, version: str) -> Loader | None:
 def deepseek(target: Checkpoint, version: str) -> Loader | None:
     """Return the loader of `DeepseekV3ForCausalLMNextN`: the layer after the last.
 
-    Its attention is latent. None if its config lacks a size.
+    Its attention is latent. None if the config lacks a size.
     """
     del version
     sizes = dimensions(target)
@@ -298,9 +298,9 @@ def deepseek(target: Checkpoint, version: str) -> Loader | None:
 
 
 def _nextn(sizes: Dimensions, own: dict[str, ExpectedTensor], name: str, source: str) -> Loader:
-    """Return the loader of DeepSeek's layer.
+    """Return the loader of a draft layer in DeepSeek's layout.
 
-    Its parts are `enorm`, `hnorm`, `eh_proj`, a block, `shared_head.norm`.
+    The layer has `enorm`, `hnorm`, `eh_proj`, a block (`own`) and `shared_head.norm`.
     """
     layer = 0 if sizes.layers == 1 else sizes.layers
     at = f"model.layers.{layer}."
@@ -358,8 +358,8 @@ def _experts(
 
 
 def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] | None:
-    """Return the tensors of latent attention, or None (models/deepseek_v2.py
-    DeepseekV2AttentionMLA)."""
+    """Return the tensors of latent attention (models/deepseek_v2.py DeepseekV2AttentionMLA); None
+    if the config lacks a size."""
     config = target.config
     keys = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     numbers = known(*(size(config.get(key)) for key in keys))
@@ -385,9 +385,9 @@ def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] 
 
 
 def mimo(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `MiMoMTP`: `model.mtp_layers.0.`.
+    """Return the loader of `MiMoMTP` (`model.mtp_layers.0.`); None if the config lacks a size.
 
-    It is a Qwen2 block between two norms and a projection. None if its config lacks a size.
+    The layer is a Qwen2 block between two norms and a projection.
     """
     del version
     sizes = dimensions(target)
@@ -407,7 +407,7 @@ def mimo(target: Checkpoint, version: str) -> Loader | None:
 
 
 def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `Qwen3NextForCausalLMMTP` (`mtp.`); None if its config lacks a size."""
+    """Return the loader of `Qwen3NextForCausalLMMTP` (`mtp.`); None if the config lacks a size."""
     del version
     sizes = dimensions(target)
     config = target.config
@@ -475,14 +475,14 @@ _LOADERS_LAYERS: Mapping[str, _Find] = MappingProxyType(
         "Qwen3NextForCausalLM": qwen3_next,
     }
 )
-"""Classes with a built-in draft layer."""
+"""Functions that build the loader of a built-in draft layer, by the model's class."""
 _FULL_MODELS = frozenset(
     {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}
 )
 
 
 def find_loader(checkpoint: Checkpoint, argument: str, *, drafts: bool) -> _Find | None:
-    """Return the loader of the model that drafts or serves; None if it is unknown.
+    """Return the function that builds a checkpoint's loader; None if no loader is known.
 
     `argument` names the checkpoint; `drafts` is True if its tensors are the draft's.
     """

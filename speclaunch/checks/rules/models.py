@@ -159,10 +159,10 @@ _BEHIND_THE_LAST: tuple[tuple[tuple[str, ...], str], ...] = (
     (_GPT_OSS, ">=0.5.17"),
     (("MiniMaxM3Sparse",), ">=0.5.23"),
 )
-"""Classes that also capture after the last layer (0.5.12 models/gemma3_causal.py:662, 0.5.17
+"""Classes that also capture the last layer's output (0.5.12 models/gemma3_causal.py:662, 0.5.17
 models/gpt_oss.py:736, 0.5.23 models/minimax_m3.py:1962)."""
 _FROM_THE_FIRST = ("Deepseek", "KimiK25", "MistralLarge3", "Glm4MoeLite", "GlmMoeDsa")
-"""Classes that use the layer numbers unchanged if the first is not 1 (deepseek_v2.py)."""
+"""Classes that use the draft's layer numbers unchanged, unless the first is 1 (deepseek_v2.py)."""
 _EAGLE3_CAPTURED_LAYERS_SINCE = ">=0.5.13"
 
 
@@ -446,7 +446,7 @@ _LAYERS_SINCE = ">=0.5.11"
 _OLD_NAMES = ("su", "mrope")
 """Names that transformers reads as `longrope` and `default`."""
 _NEW_KEY = ">=0.5.10"
-"""Releases with transformers 5, whose configs may have `rope_parameters` instead."""
+"""Releases with transformers 5, whose configs may have `rope_parameters` for `rope_scaling`."""
 
 
 @rule("SPL431")

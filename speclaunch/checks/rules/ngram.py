@@ -52,7 +52,7 @@ def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
 
 
 def _backend(plan: Plan) -> str:
-    """Return the backend that the engine checks, or a description if it cannot be flashinfer."""
+    """Return the backend that the engine checks; if unknown but not flashinfer, a description."""
     if plan.user_value("attention_backend") is not None:
         return str(plan.value("attention_backend"))
     if plan.in_versions("<0.5.4"):  # the engine checks before it chooses a backend
@@ -275,7 +275,7 @@ def uno_width(plan: Plan) -> Iterator[Verdict]:
 
 
 def _line(tokens: int, topk: int) -> str | None:
-    """Return the error of the width in any mode; None if it is valid."""
+    """Return the error in a draft width that both chains and trees exclude; None if valid."""
     if tokens < 1:
         return f"needs a positive {_TOKENS}"
     if topk < 1:
@@ -284,7 +284,7 @@ def _line(tokens: int, topk: int) -> str | None:
 
 
 def _tree(tokens: int, topk: int, steps: int | None) -> str | None:
-    """Return the error of a tree; None if it is valid."""
+    """Return the error in the size of a draft tree; None if it is valid."""
     if steps is None or steps < 1:
         return f"drafts a tree ({_TOPK} {topk}) and needs a positive {_STEPS}"
     capacity = sum(topk**depth for depth in range(min(steps, _MOST_TOKENS) + 1))

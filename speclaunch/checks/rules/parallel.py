@@ -433,7 +433,7 @@ def _fix_of_ranks_beyond_gpus(plan: Plan) -> Fix:
 
 
 def _all_visible(plan: Plan, there: int) -> bool:
-    """True if no GPU is hidden; otherwise the user could also change the visible GPUs."""
+    """True if `CUDA_VISIBLE_DEVICES` hides none of the machine's `there` GPUs."""
     if plan.env("CUDA_VISIBLE_DEVICES") is None:
         return True
     try:

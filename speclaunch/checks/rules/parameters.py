@@ -248,7 +248,7 @@ def accept_threshold(plan: Plan) -> Iterator[Verdict]:
 
 
 _CAPTURE = "enable_return_aux_hidden_states"
-"""Argument that uses the algorithm's name for a different purpose, in 0.5.23 and later."""
+"""Switch that captures hidden states in the format that `speculative_algorithm` names (0.5.23)."""
 
 
 @rule("SPL120")
@@ -340,9 +340,9 @@ def replay_tree(plan: Plan) -> Iterator[Verdict]:
 
 
 def _ring(plan: Plan) -> Iterator[Verdict]:
-    """Report a ring of drafts with a wrong size.
+    """Report a ring buffer for drafts with a wrong size.
 
-    Only 0.5.16 stores the drafts in a ring (server_args.py:5415 and :5459).
+    Only 0.5.16 has this buffer (server_args.py:5415 and :5459).
     """
     length, tokens = int(plan.value(_RING)), _most_tokens(plan)
     needed = 1 << (max(2 * tokens, length) - 1).bit_length()

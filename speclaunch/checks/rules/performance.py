@@ -32,7 +32,7 @@ def decodes_without_graphs(plan: Plan) -> bool:
 def running_requests(plan: Plan) -> int:
     """Return the requests that one scheduler runs at a time: its share of `max_running_requests`.
 
-    The engine stops at 0 (0.5.23 managers/tp_worker.py:420).
+    The engine does not start with 0 (0.5.23 managers/tp_worker.py:420).
     """
     requested = number(plan, RUNNING)
     total = WHEN_SPECULATING if requested is None else requested
@@ -54,7 +54,7 @@ def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
 
 
 def largest_capture(plan: Plan) -> int | None:
-    """Return the largest batch size to capture: of the list, else the maximum argument, or None."""
+    """Return the largest batch size to capture: listed, else the maximum; None if not set."""
     sizes = capture_sizes(plan)
     if sizes:
         return sizes[-1]
@@ -70,7 +70,7 @@ def sizing_arguments(plan: Plan) -> tuple[str, ...]:
 
 _MAXIMUM = "cuda_graph_max_bs_decode"
 _FEW = 4
-"""Graphs that cover fewer than one in this many requests are probably unintended."""
+"""Graphs for less than 1/4 of the running requests are probably unintended."""
 
 
 @rule("SPL701")
@@ -131,7 +131,7 @@ def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
 
 
 _DENSE = 32
-"""Largest size that the workaround in the guide lists one by one."""
+"""Sizes that slime's workaround captures one by one: 1 to this."""
 
 
 @rule("SPL703")
@@ -160,10 +160,10 @@ def padded_draft_graphs(plan: Plan) -> Iterator[Verdict]:
 
 
 def _padded(sizes: tuple[int, ...], running: int) -> list[int]:
-    """Return the small batches that are padded.
+    """Return the batch sizes, up to `_DENSE`, that are padded.
 
-    Batches beyond the largest size run without a graph. If fewer requests run than that, their
-    number is also a size (0.5.2 model_executor/cuda_graph_runner.py:193).
+    Batches above the largest size run without a graph. If `running` is below that size, it is also
+    captured (0.5.2 model_executor/cuda_graph_runner.py:193).
     """
     largest = min(sizes[-1], running)
     return [size for size in range(1, min(_DENSE + 1, largest)) if size not in sizes]
@@ -257,7 +257,7 @@ def _too_small(plan: Plan, room: int) -> Iterator[Verdict]:
 _FRACTION = "mem_fraction_static"
 _PERCENT = 100
 _LEAST_PERCENT = 2
-"""Smallest value read as a percentage: 1.5 is a different typo."""
+"""Smallest value treated as a percentage; a value such as 1.5 is a different typo."""
 
 
 @rule("SPL710")

@@ -126,7 +126,7 @@ def _resource(plan: Plan, image: Image, written: Setting) -> Iterator[Verdict]:
 SHARED = "/dev/shm"  # noqa: S108
 _MIB = 1 << 20
 ENOUGH = 1 << 30
-"""NCCL's troubleshooting guide recommends `--shm-size=1g`."""
+"""Bytes of shared memory that suffice. NCCL's troubleshooting guide has `--shm-size=1g`."""
 _WHY = (
     "NCCL ranks on one host communicate through /dev/shm, about 10 MiB per channel and pair; "
     "with the default 64 MiB they stop with `Error while creating shared memory segment`"
@@ -361,7 +361,7 @@ def container_port(plan: Plan) -> Iterator[Verdict]:
 _RDMA = lazy(r"rdma|efa|(?:^|[/_-])ib|infiniband|hca|roce|sriov|eni|vf$|mlnx|mellanox|nic")
 _CARRIERS = ("mooncake", "nixl", "mori")
 _ELSE = ("MC_FORCE_TCP", "MOONCAKE_PROTOCOL", "MC_FORCE_MNNVL", "UCX_TLS", "FI_PROVIDER")
-"""Variables that select a different transport, or show that the user configured it."""
+"""Variables that select a transport other than RDMA, or show that the user configured one."""
 
 
 @rule("SPL881")

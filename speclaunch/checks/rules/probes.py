@@ -77,7 +77,7 @@ _PERIOD, _FAILURES = 10, 3
 
 
 class _Budget(NamedTuple):
-    """Seconds until a container is killed, and the probe that causes it."""
+    """Seconds until a failing probe kills the container, the probe, and its settings' places."""
 
     seconds: float
     probe: Probe

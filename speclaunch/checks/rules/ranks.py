@@ -204,8 +204,8 @@ def is_of_several(plan: Plan) -> bool:
 def servers(plans: Sequence[Plan]) -> Iterator[tuple[Plan, ...]]:
     """Yield the commands of each server with one command per host.
 
-    A file groups them (leader and worker of one role), or they follow each other in one file, for
-    one model, with increasing ranks: each rank 0 begins another server.
+    A file groups these commands (leader and worker of one role). Otherwise they follow each other
+    in one file, for one model, and each rank 0 begins another server.
     """
     found: list[tuple[Any, list[Plan]]] = []
     for plan in plans:
@@ -221,10 +221,9 @@ def servers(plans: Sequence[Plan]) -> Iterator[tuple[Plan, ...]]:
 
 
 def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
-    """Yield the commands of each server, joined if the file gives them different roles (`rank0`,
-    `rank1`).
+    """Yield the commands of each server, including commands in different roles (`rank0`, `rank1`).
 
-    They belong to one server if their deployment has exactly one leader, or they meet at one
+    Such commands belong to one server if exactly one is the leader, or all have one rendezvous
     address.
     """
     open_parts: dict[Any, list[Plan]] = {}
@@ -294,7 +293,7 @@ _ALIKE = (
 
 @rule_across("SPL830", compares=is_of_several)
 def server_ranks(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report commands of one server's hosts that do not match."""
+    """Report commands of one server's hosts that contradict each other."""
     for commands in servers(plans):
         first = commands[0]
         for name in _ALIKE:
@@ -380,7 +379,7 @@ def node_address(plan: Plan) -> Iterator[Verdict]:
 
 
 def _rank(plan: Plan) -> int | None:
-    """Return the rank; None if the platform sets it, since the address is checked regardless."""
+    """Return the rank; None if it is unknown because the platform sets it."""
     try:
         return number(plan, RANK)
     except UnknownValueError:

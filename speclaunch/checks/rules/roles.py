@@ -236,9 +236,9 @@ PREFILL, DECODE = "prefill", "decode"
 
 
 class Conflict(Struct, frozen=True):
-    """A difference between two servers.
+    """A difference between a prefill and a decode server.
 
-    `at`: the arguments that decide it; the first that the user set gives a server's place.
+    `at`: the arguments that cause it; the first that the user set gives each server's place.
     """
 
     message: str
@@ -291,7 +291,7 @@ def groups(plans: Sequence[Plan]) -> list[list[Plan]]:
 
 
 def pairs(plans: Sequence[Plan]) -> Iterator[RolePair]:
-    """Yield each decode server with its prefill servers: those of its model, if any."""
+    """Yield each decode server with its prefill servers, preferably only those of its model."""
     for group in groups(plans):
         for decode in group:
             prefills = [plan for plan in group if mode(plan) == PREFILL]
@@ -314,8 +314,8 @@ def conflicts(
 ) -> Iterator[tuple[Plan, Verdict]]:
     """Yield a verdict for each decode server in conflict with its prefill servers.
 
-    The verdict has both places. `compare` receives prefill and decode; an unknown value is not a
-    conflict. Servers of different models are compared only with `of_any_model` (SPL822).
+    The verdict has both servers' places. `compare` receives prefill and decode; an unknown value is
+    not a conflict. Servers of different models are compared only with `of_any_model` (SPL822).
     """
     for pair in pairs(plans):
         model, *_ = map(model_of, pair.prefills)
@@ -406,8 +406,8 @@ def role_kv_dtype(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 _ROLE_KV_DTYPE_COMPARED = ">=0.5.10"
 """Releases whose decode server compares dtype names when it first meets a prefill server."""
 _WIDE = ("auto", "bf16", "bfloat16")
-"""Dtypes that are equal in releases that do not compare names: two bytes, for nearly every
-checkpoint."""
+"""Dtypes that releases without this comparison treat alike: all have two bytes (`auto` for nearly
+every checkpoint)."""
 
 
 def _conflict_of_role_kv_dtype(prefill: Plan, decode: Plan) -> Conflict | None:

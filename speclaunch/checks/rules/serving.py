@@ -142,8 +142,7 @@ _HANDS_OVER_NOTHING = "NGRAM"
 """Algorithm without a draft KV cache or hidden states to transfer: decode may use it alone."""
 _ALGORITHM = "speculative_algorithm"
 _CHECKED = ">=0.5.15"
-"""Releases in which a pair that speculates differently fails; up to 0.5.14 it was served silently.
-"""
+"""Releases in which prefill and decode that speculate differently fail; up to 0.5.14 they run."""
 
 
 @rule_across("SPL806", compares=is_side)

@@ -340,7 +340,7 @@ _DRAFT_MOE_RUNNER_NAME = "speculative_moe_runner_backend"
 
 @rule("SPL119")
 def draft_moe_runner(plan: Plan) -> Iterator[Verdict]:
-    """Report a MoE runner that the release refuses for the draft."""
+    """Report a draft MoE runner that the release refuses."""
     requested = plan.user_value(_DRAFT_MOE_RUNNER_NAME)
     drafts = plan.user_value("speculative_algorithm") is not None
     if str(requested).startswith("lora_") and drafts:

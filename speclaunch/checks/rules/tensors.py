@@ -34,7 +34,7 @@ class Subject(Struct, frozen=True):
 
     @property
     def headers(self) -> Mapping[str, TensorHeader]:
-        """Names and shapes. Raises UnknownValueError if some could not be read."""
+        """Tensors by name. Raises UnknownValueError if a file's header could not be read."""
         headers = self.tensors.headers
         if headers.unread is not None:
             raise UnknownValueError(f"{self.checkpoint.name}: {headers.unread}")
@@ -148,7 +148,7 @@ _CUT = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"), 0),
     **dict.fromkeys(("o_proj", "down_proj"), 1),
 }
-"""Sharded matrices, and the axis along which each rank reads its part. A longer matrix is
+"""Sharded matrices, and the axis along which each rank reads its shard. A longer matrix is
 cut (0.5.23 layers/linear.py:864-872, 1523, 1695; `narrow` in 0.4.6.post5 layers/linear.py:634)."""
 _FILLED = ("gate_proj", "up_proj", "o_proj", "down_proj")
 """Matrices that are padded with zeros if they are too short (`pad_or_narrow_weight`)."""

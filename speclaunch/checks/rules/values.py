@@ -25,7 +25,7 @@ from speclaunch.engine import (
 
 
 def number(plan: Plan, name: str) -> int | None:
-    """Return the effective value of an integer argument, or None. Raises UnknownValueError."""
+    """Return an integer argument's effective value; None if unset. Raises UnknownValueError."""
     value = plan.value(name)
     return None if value is None else int(value)
 
@@ -40,9 +40,9 @@ def tree_capacity(steps: int, topk: int) -> int:
 
 
 def attention_backend(plan: Plan, name: str = BOTH) -> str | None:
-    """Return the effective value of one of the three backend arguments, or None.
+    """Return the effective value of one of the three backend arguments; None if it stays unset.
 
-    If resolution lacks a fact, this is the user's value. Releases replace it only for DeepSeek V4
+    If resolution lacks a fact, return the user's value. Releases replace it only for DeepSeek V4
     and for fa3 with a hierarchical cache (plan/resolution/attention_models.py, attention.py).
     """
     try:
@@ -60,8 +60,8 @@ def attention_backend(plan: Plan, name: str = BOTH) -> str | None:
 def runs_on_cpu(plan: Plan) -> bool:
     """True if the engine is known to run on a CPU.
 
-    The default backend there is intel_amx, or torch_native without AMX: callers treat both alike,
-    and need it only from 0.4.10 on.
+    On a CPU, the default backend is intel_amx, or torch_native without AMX. Callers treat both
+    alike, and need a default only from 0.4.10 on.
     """
     try:
         return plan.device == "cpu"
@@ -80,16 +80,16 @@ def _may_change_it(plan: Plan) -> bool:
 
 
 def attention_backends(plan: Plan) -> tuple[str | None, str | None]:
-    """Return the backends of prefill and decode, each from its own argument, else from
-    `attention_backend`, else None."""
+    """Return the backends of prefill and decode: each phase's argument, else `attention_backend`,
+    else None."""
     prefill, decode = (attention_backend(plan, name) or attention_backend(plan) for name in PHASES)
     return prefill, decode
 
 
 def verifying_backend(plan: Plan) -> str | None:
-    """Return the target's backend that verifies drafts (prefill's, unless decode is set), or None.
+    """Return the backend with which the target verifies drafts; None if unset.
 
-    Raises UnknownValueError.
+    It is prefill's, unless `speculative_attention_mode` is decode. Raises UnknownValueError.
     """
     prefill, decode = attention_backends(plan)
     return decode if plan.value("speculative_attention_mode") == "decode" else prefill
@@ -296,15 +296,15 @@ def _yes(plan: Plan, since: str) -> tuple[str, ...]:
 
 
 _MADE_AS = {"EAGLE": ("EAGLE", "NEXTN")}
-"""Names in the index for an algorithm's drafts, if they differ from its own."""
+"""Algorithm names that the index uses for an algorithm's drafts, if not only its own."""
 _MOST_NAMED = 2
 
 
 def known_drafts(plan: Plan) -> str:
-    """Return the known drafts of the index, as the end of a sentence that suggests a draft.
+    """Return the target's known drafts, as the end of a sentence; empty if none is known.
 
-    Prefers drafts for the plan's algorithm to others. Excludes drafts in a different layout, or of
-    a doubtful pair. Empty if the index has none.
+    Prefer drafts for the plan's algorithm. Exclude drafts in a different layout, and drafts whose
+    pairing with the target is doubtful.
     """
     setting = plan.request.values.get(DRAFT_PATH)
     here = setting.value if setting is not None else None
@@ -323,7 +323,7 @@ def known_drafts(plan: Plan) -> str:
 
 
 KEYS_OF_A_COMMAND = ("api_key", "admin_api_key")
-"""Secret arguments that a process list also shows if they are written into a command."""
+"""Secret arguments that a process list shows, too, if a command contains their values."""
 
 
 def written_secrets(plan: Plan) -> tuple[RequestedValue, ...]:
