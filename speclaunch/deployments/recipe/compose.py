@@ -243,7 +243,7 @@ _looked_at: dict[tuple[object, ...], tuple[str, ...]] = {}
 
 
 def _ground(search: tuple[Path, ...], items: tuple[_Item, ...]) -> _Ground:
-    """Compose a list's items. The result is cached until a file is added, removed or changed."""
+    """Return a list's composed items, cached until a file is added, removed or changed."""
     choice = (search, items)
     known = _looked_at.get(choice)
     found = _composed_ground(search, items, None if known is None else tuple(map(_stamp, known)))

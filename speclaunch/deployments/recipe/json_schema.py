@@ -91,7 +91,7 @@ def argument_schema(
 
 
 def _names(catalogue: Catalogue) -> Iterator[str]:
-    """Yield the names of this version, then those from other releases."""
+    """Yield the argument names of this version, then those of other releases."""
     own = {
         name_of(flag): argument.deprecated
         for argument in catalogue.arguments.values()

@@ -196,7 +196,7 @@ def _lay_over(
 
 
 def _places(provenance: RecipeProvenance, at: KeyPath, gone: list[KeyPath]) -> dict[KeyPath, Place]:
-    """Return the shared places without the removed keys, and the role's places over them."""
+    """Return a role's places: its own, over the shared places without the removed keys."""
     depth = len(at)
     own = {key[depth:]: place for key, place in provenance.places.items() if key[:depth] == at}
     taken = {path: len(path) for path in gone}
@@ -212,7 +212,7 @@ def _places(provenance: RecipeProvenance, at: KeyPath, gone: list[KeyPath]) -> d
 # -- server context of each role, for rules and renderers
 
 PLATFORM = "recipe"
-"""`Group.platform` of the roles of a recipe."""
+"""Value of `Group.platform` for the roles of a recipe."""
 PROGRAM = "sglang_router"
 WORKER = "worker"
 

@@ -132,7 +132,7 @@ def lock_of(value: object) -> Lock:
 
 
 IMAGE = "of deploy.image"
-"""Name of the image subject in a difference."""
+"""Name of the image in a LockDifference."""
 
 
 class LockSubject(StrEnum):

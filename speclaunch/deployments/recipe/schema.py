@@ -568,7 +568,7 @@ def _known_keys(path: KeyPath) -> str | None:
 
 
 def _below(model: Any, part: str) -> Any:
-    """Return the type below a key of a section: another section, or sections by name."""
+    """Return the type of a section's key, or of a mapping's values; None if unknown."""
     if model is None or not hasattr(model, "model_fields"):
         return (
             _without_none(typing.get_args(model)[1]) if typing.get_origin(model) is dict else None

@@ -33,7 +33,7 @@ RECORDED = "instance:speclaunch_accept_length:mean15m"
 """Recording rule: tokens per verification of a server, if it had enough traffic."""
 RUNBOOK = "howto/monitor.md"
 SERVER = "server:30000"
-"""Instance of the series in tests."""
+"""Label `instance` of the test series."""
 
 
 Series = Mapping[str, str]
@@ -245,7 +245,7 @@ class _RoleBuilder:
         )
 
     def ranks_apart(self) -> Alert | str:
-        """Return the alert about a DP rank with a lower acceptance length than the mean."""
+        """Return the alert about a DP rank that accepts less than the mean, or why it is omitted."""
         ranks = self.role.observed.ranks
         if ranks < 2:
             return "the server has one data-parallel rank"
@@ -267,7 +267,7 @@ class _RoleBuilder:
         )
 
     def retractions(self) -> Alert | str:
-        """Return the alert about retracted requests."""
+        """Return the alert about retracted requests, or why it is omitted."""
         names = ("num_retracted_requests_total", "num_retractions_sum", "total_retracted_reqs")
         name = next(filter(self.has, names), None)
         if name is None:
@@ -287,7 +287,7 @@ class _RoleBuilder:
         )
 
     def graphs_off(self) -> Alert | str:
-        """Return the alert about decode passes without a CUDA graph."""
+        """Return the alert about decode passes without a CUDA graph, or why it is omitted."""
         if not self.role.observed.graphs:
             return "decode runs without CUDA graphs as configured"
         if self.role.mode == "prefill":

@@ -108,7 +108,7 @@ def settings_of(prepared: Prepared) -> dict[str, Any]:
 
 
 class _Reference:
-    """Value from an environment variable."""
+    """Value composed of environment variables."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -303,7 +303,7 @@ _T = TypeVar("_T")
 
 
 def _known(read: Callable[[], _T], otherwise: _T) -> _T:
-    """Return a value, or `otherwise` if it is unknown."""
+    """Return the value that `read` returns, or `otherwise` if it is unknown."""
     try:
         return read()
     except UnknownValueError:

@@ -146,7 +146,7 @@ class Role(Struct, frozen=True):
     starts: int = 1
     """Maximum number of consecutive start attempts; more than one if speclaunch recovers."""
     own_engine: bool = False
-    """True if it runs on the CPU engine, which speclaunch installs on each machine."""
+    """True if the role runs on the CPU engine, which speclaunch installs on each machine."""
     needs: Needs = field(default_factory=Needs)
     observed: Observed = field(default_factory=Observed)
 

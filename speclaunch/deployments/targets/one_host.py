@@ -244,7 +244,7 @@ def _compose_refusals(deployment: Rendering) -> Iterator[Problem]:
 
 
 def _servers(deployment: Rendering) -> Iterator[tuple[Role, int, int]]:
-    """Yield each server with its number and its first GPU."""
+    """Yield the role, the number and the index of the first GPU of each server."""
     first = 0
     for role in deployment.roles:
         for number in range(role.replicas):
@@ -372,7 +372,7 @@ def _volume(mount: Mount) -> dict[str, Any]:
 
 
 def _devices(role: Role, first: int) -> dict[str, Any]:
-    """Return a server's GPUs: one per rank, not shared with other servers."""
+    """Return the service keys that give a server its GPUs: one per rank, none shared."""
     if not role.gpus_per_node:
         return {}
     ids = [str(first + number) for number in range(role.gpus_per_node)]

@@ -58,13 +58,13 @@ ENGINE = ("python3", "-m", "sglang.launch_server")
 _GPU = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 _GIB = 1 << 30
 LEAVES_FIRST = 10
-"""Seconds between leaving the Service and SIGTERM, so that no new requests arrive."""
+"""Seconds between a pod leaving its Service and SIGTERM, so that no new requests arrive."""
 _ENDS = 30
-"""Seconds for the exit after SIGTERM. 0.5.21 and later give their schedulers 15 s."""
+"""Seconds for a drained engine to exit. 0.5.21 and later give their schedulers 15 s."""
 
 
 def grace_seconds(deployment: Rendering, role: Role) -> int:
-    """Return the seconds until SIGKILL. They include the wait before SIGTERM."""
+    """Return a pod's seconds until SIGKILL, including the wait before SIGTERM."""
     drain = max(deployment.options.drain_seconds, role.grace_seconds)
     return LEAVES_FIRST + drain + _ENDS
 
