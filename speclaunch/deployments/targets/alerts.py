@@ -245,7 +245,7 @@ class _RoleBuilder:
         )
 
     def ranks_apart(self) -> Alert | str:
-        """Return the alert about a DP rank that accepts less than the mean, or why it is omitted."""
+        """Return the alert about a DP rank that accepts less than others, or why it is omitted."""
         ranks = self.role.observed.ranks
         if ranks < 2:
             return "the server has one data-parallel rank"
