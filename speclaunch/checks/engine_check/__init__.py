@@ -1,1 +1,1 @@
-"""The engine check: run a plan's command through the validation of its release."""
+"""The engine check: run a plan's command through the validation of its release, by a judge."""

@@ -73,13 +73,13 @@ _MODEL = (
     ' "vocab_size": 256, "num_hidden_layers": 2, "max_position_embeddings": 2048}'
 )
 _ABSENT = ("ModuleNotFoundError", "ImportError")
-"""Import errors of modules that need GPU-only packages, with torch and without."""
+"""Errors that are expected at the import of modules that need GPU-only packages."""
 
 Tell = Callable[[str], None]
 
 
 class NotLightError(Exception):
-    """A release's verdicts would differ without torch; the message is the reason."""
+    """A release cannot validate without torch; the message is the reason."""
 
 
 class First(Struct, frozen=True):
@@ -87,7 +87,7 @@ class First(Struct, frozen=True):
 
     version: str
     loaded: tuple[str, ...]
-    """Files of the modules loaded so far."""
+    """Files of the modules that the worker has loaded."""
 
 
 def add(
@@ -124,7 +124,7 @@ def add(
 def _made(
     name: str, source: str | None, package: Path, place: Path, tell: Tell, lock: int, *, torch: bool
 ) -> AddedJudge:
-    """Return a new judge, with the CPU engine's torch only if verdicts would differ without it."""
+    """Return a new judge, with the CPU engine's torch if requested or needed."""
     site, why = place / SITE, ""
     pinned = lay_out(package, site)
     if not torch:
@@ -158,8 +158,8 @@ def _cpu_engine(why: str = "") -> CpuEngine:
 
 
 def _light(name: str, site: Path, pinned: Sequence[str], tell: Tell, lock: int) -> First:
-    """Install a judge without torch; return its first answer. Raises NotLightError if verdicts
-    would differ."""
+    """Install a judge without torch; return its first answer. Raises NotLightError if it needs
+    torch."""
     install_light(site, pinned, tell, lock)
     tell("run the first check")
     try:
@@ -182,7 +182,7 @@ def _finish(
     *,
     light: bool,
 ) -> AddedJudge:
-    """Store and return a new judge and its folder, replacing an older judge. Raises LaunchError."""
+    """Store and return a new judge, replacing an older judge. Raises LaunchError."""
     site = place / SITE
     if source is None and first.version != name:
         raise LaunchError(f"the wheel of SGLang {name} contains version {first.version}")
@@ -199,7 +199,7 @@ def _finish(
 
 
 def _from_interpreter(name: str, runtime: Runtime, tell: Tell) -> AddedJudge:
-    """Store and return a judge for an interpreter with SGLang; nothing is copied."""
+    """Store and return a judge that runs an interpreter's own SGLang; no files are copied."""
     if runtime.sglang is None or runtime.sglang_path is None:
         raise LaunchError(f"{runtime.interpreter} has no SGLang")
     tell("run the first check")
@@ -217,8 +217,8 @@ def _from_interpreter(name: str, runtime: Runtime, tell: Tell) -> AddedJudge:
 
 
 def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> AddedJudge:
-    """Store a judge and its engine's catalogue, replacing an older judge, and return the judge. On
-    failure, remove both. `made.release` is the engine's own version."""
+    """Store a judge and its engine's catalogue, replacing an older judge; return the judge. On
+    failure, remove both. `made.release` must be the engine's own version."""
     before = every_name()
     release = _catalogued(package, made.release, fork=made.name != made.release)
     of_judges = {judge.catalogue for judge in added_judges()}
@@ -242,7 +242,7 @@ def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> 
 def _first(
     name: str, python: Path, paths: Sequence[Path], *, light: bool, compiling: bool = True
 ) -> First:
-    """Return the engine's own version and files, once it has accepted a plain command."""
+    """Return a new judge's answer to a plain command: its version, and the files that it loaded."""
     judge = EngineJudge(
         name,
         python,
@@ -303,7 +303,7 @@ LIGHT = (
     *("PyYAML", "packaging", "filelock", "fsspec", "tqdm", "requests", "urllib3", "idna"),
     *("certifi", "httpx", "httpcore", "h11", "anyio", "sniffio"),
 )
-"""Packages of a judge without torch, each without its dependencies, in the versions that the
+"""Packages of a judge without torch, installed without dependencies, in the versions that the
 release pins, else the CPU engine's. Stand-ins replace other packages (worker/light.py)."""
 _NEVER = ("*.cu", "*.cuh", "*.hip", "*.so", "*.co", "*.s", "*.h", "*.cpp", "*.md", "*.proto")
 """Files that no validation reads: kernels and compiled files."""
@@ -399,7 +399,7 @@ def _plain(name: str) -> str:
 
 
 def install_pinned(python: Path, site: Path, pinned: Sequence[str], tell: Tell, lock: int) -> None:
-    """Install the pinned packages whose versions differ from the CPU engine's."""
+    """Install the `pinned` packages, except those that the CPU engine has in the same version."""
     if not pinned:
         return
     report = site.parent / "report.json"
@@ -455,7 +455,7 @@ def _needed_hub(site: Path, pins: Sequence[str]) -> str | None:
 
 
 def _pip(pip: Sequence[str], lock: int, *words: str) -> None:
-    """Run `pip install`, which holds the lock until it ends, even if this process dies."""
+    """Run `pip install`. It holds the lock until it ends, even if this process dies."""
     quiet = ("--quiet", "--no-input", "--disable-pip-version-check", "--no-compile")
     try:
         done = children.run(

@@ -1,4 +1,4 @@
-"""Judge of a release: its worker process, the files of a question, and the exchange of lines."""
+"""Judge of a release: it validates commands in a worker process with the release's own code."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from speclaunch.engine import SHIM, Vendor, declare
 
 START = Path(__file__).with_name("worker") / "start.py"
 _LONGEST = 8 << 20
-"""Maximum bytes of a line; the worker's own limit is lower."""
+"""Maximum bytes of an answer line; the worker's own limit is lower."""
 _TAIL = 4000
-"""Maximum bytes stored of the worker's other output."""
+"""Bytes of the worker's standard error that are kept for an error message."""
 
 
 _DYING_S = 10.0
 
 
 class WorkerError(Exception):
-    """The worker gave no valid answer and was ended; the text is the reason."""
+    """The worker gave no valid answer and was killed; the message is the reason."""
 
 
 class JsonWorker:
@@ -80,7 +80,7 @@ class JsonWorker:
         return answer
 
     def send(self, question: object, deadline: float) -> None:
-        """Write one line; buffer the output meanwhile."""
+        """Write a question as one line; buffer the process's output meanwhile."""
         pipe = self._process.stdin
         assert pipe is not None  # noqa: S101
         rest = memoryview(json.dumps(question).encode() + b"\n")
@@ -116,7 +116,7 @@ class JsonWorker:
         return found
 
     def _turn(self, deadline: float) -> bool:
-        """Read available output; return False once the answers have ended."""
+        """Read available output; return False once the process has closed its standard output."""
         open_still = True
         for key, _ in self._selector.select(max(0.0, min(1.0, deadline - time.monotonic()))):
             if key.fileobj is self._process.stdin:
@@ -163,9 +163,9 @@ class JsonWorker:
 
 
 PATIENCE_S = 20.0
-"""Seconds for one question: released engines take less than 0.1 on an idle machine."""
+"""Time limit of one question in seconds; releases take less than 0.1 s on an idle machine."""
 LOADING_S = 600.0
-"""Seconds until a worker has imported its release: usually ten, more on slow or busy machines."""
+"""Time limit in seconds for the import of a release: usually ten, more on busy machines."""
 _SLACK_S = 5.0
 """Extra seconds for a worker beyond its child's time limit."""
 MEMORY = 2 << 30
@@ -178,7 +178,7 @@ _MODEL = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidd
 "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256,
 "num_hidden_layers": 2, "max_position_embeddings": 2048, "torch_dtype": "bfloat16"}"""
 _MOST_OTHERS = 2
-"""Maximum number of workers for other values of variables that are read at import.
+"""Maximum number of extra workers: one for each set of variables that a release reads at import.
 
 Each worker uses about 200 MiB.
 """
@@ -224,7 +224,7 @@ class _NotSentError(Exception):
 
 
 class EngineJudge:
-    """Validation by one interpreter's SGLang.
+    """Judge: validates commands with the SGLang of one interpreter.
 
     The first question starts the worker, which serves all later questions until this process ends
     or calls `close`. A forked process starts its own worker.
@@ -319,7 +319,7 @@ class EngineJudge:
             raise _NotSentError(f"the judge failed {len(failures)} times; last: {failures[-1]}")
 
     def _read_early(self, question: EngineQuestion) -> Variables:
-        """Return the variables of a question that the release reads only at import.
+        """Return the variables of a question that the release reads at import.
 
         Raises _NotSentError for variables that change what is imported or started.
         """
@@ -449,12 +449,12 @@ def _is_own(name: str) -> bool:
 
 
 def command_of(python: Path, *, light: bool) -> tuple[str | Path, ...]:
-    """Return the command of a worker. `light`: without the interpreter's own packages."""
+    """Return the command that starts a worker. `light`: without the interpreter's packages."""
     return (python, "-S", "-P", START) if light else (python, "-P", START)
 
 
 def environment_of(paths: Sequence[Path], home: Path) -> dict[str, str]:
-    """Return the variables of a worker: `paths` contain its packages; it writes only to `home`."""
+    """Return a worker's environment: it imports packages from `paths` and writes only to `home`."""
     env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     found = os.pathsep.join(str(path) for path in (*paths, SHIM))
     places = {name: str(home) for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME")}
@@ -471,7 +471,7 @@ def digest_of(*parts: str | Path) -> str:
 
 
 def worker_digest() -> str:
-    """Return the digest of the worker and of the shim, which affect verdicts."""
+    """Return the digest of the worker's and the shim's code, which affects verdicts."""
     files = [*START.parent.rglob("*.py"), *SHIM.rglob("*.py")]
     return digest_of(*sorted(files))
 
@@ -487,7 +487,7 @@ _RESERVED_BEGIN = ("HF_", "TRANSFORMERS_", "HUGGING", "PYTHON", "http", "HTTP", 
 
 
 class PlacedQuestion(Struct, frozen=True):
-    """Question whose files are in place."""
+    """Question whose model files exist on disk, with its changed tokens."""
 
     words: list[str]
     env: dict[str, str]
@@ -513,7 +513,7 @@ class PlacedQuestion(Struct, frozen=True):
 
 @contextmanager
 def place(question: EngineQuestion, scratch: Path) -> Iterator[PlacedQuestion]:
-    """Put the files of a question in place while the block runs.
+    """Provide the model files of a question on disk while the block runs.
 
     A model with a known config becomes a folder. The command is unchanged if the engine runs in a
     temporary folder and the id is a valid path there. Otherwise the path replaces the id in the

@@ -1,4 +1,4 @@
-"""Installed judges: those that were added, the CPU engine, an interpreter.
+"""Installed judges: added judges, the CPU engine, and an interpreter with SGLang.
 
 An added judge is a folder below the home of speclaunch, with its packages:
 
@@ -62,7 +62,7 @@ class AddedJudge(Struct, frozen=True):
     source: str
     """Origin of the engine: `PyPI`, `installed`, the name of a wheel or folder."""
     digest: str
-    """Digest of its packages."""
+    """Digest of its packages; part of the cache key of its verdicts."""
     size: int
     """Size of its files, in bytes."""
     site: bool = True
@@ -156,9 +156,9 @@ def all_judges() -> list[EngineJudge]:
 
 
 def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
-    """Return the judge of a release (None: the newest) or of an interpreter with SGLang, or None.
+    """Return the judge of an interpreter or, without one, of a release (None: the newest).
 
-    A fork is also found by the name that it was added with.
+    None if there is no such judge. A fork's judge is also found by the name it was added with.
     """
     if python is not None:
         return _of_interpreter(version, python)
@@ -180,7 +180,7 @@ def find_added_judge(version: str | None, python: Path | None) -> EngineJudge | 
 
 
 def _of_interpreter(version: str | None, python: Path) -> EngineJudge | None:
-    """Return the judge for this interpreter's SGLang: installed, or run by the interpreter.
+    """Return the judge for this interpreter's SGLang: an installed judge, or a new one.
 
     None if the interpreter cannot be used or has another version.
     """

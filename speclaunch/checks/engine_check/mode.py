@@ -47,8 +47,8 @@ def querier_for(
     """Return an `EngineQuerier`, or None if the mode queries no engine.
 
     `auto` queries only added judges, because an installed engine takes seconds to load for each
-    changed file. `starts`: the engine is about to start, so it may be queried too. `keeps`: store
-    answers, and reuse stored ones.
+    changed file. `starts`: the engine is about to start, so `auto` queries it, too. `keeps`: store
+    answers, and reuse stored answers.
     """
     only_added = mode is EngineCheckMode.AUTO and not starts
     if mode is EngineCheckMode.NEVER or (only_added and not has_judges()):
@@ -62,7 +62,10 @@ def querier_for(
 
 
 def identity(asker: EngineQuerier | None) -> tuple[str, ...]:
-    """Return the inputs of an engine check: mode and judges; empty if no engine is queried."""
+    """Return what the results of an engine check depend on, for cache keys: the mode and judges.
+
+    Empty if no engine is queried.
+    """
     if asker is None:
         return ()
     from speclaunch.checks.engine_check.installed_judges import all_judges  # noqa: PLC0415
@@ -71,5 +74,5 @@ def identity(asker: EngineQuerier | None) -> tuple[str, ...]:
 
 
 def interpreter(python: str | None) -> Path | None:
-    """Return the interpreter to launch if it is named by its path, else None."""
+    """Return `python` if it is the path of an interpreter; None for a name, or without it."""
     return Path(python) if python is not None and "/" in python else None

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 Inquiry = Generator[list[EngineQuestion], list[EngineAnswer], "Opinion"]
-"""Generator that yields batches of questions and receives their answers."""
+"""Generator that yields batches of questions, receives their answers, and returns an opinion."""
 Batch = Callable[[Sequence[EngineQuestion]], list[EngineAnswer]]
 
 _PARSER = "SystemExit"
@@ -68,38 +68,38 @@ class ReleaseRefusal(Struct, frozen=True):
     kind: str
     """Class name of the exception; `SystemExit` for a parser error."""
     place: str
-    """`srt/server_args.py:1234`; empty if unknown."""
+    """Source line of the refusal: `srt/server_args.py:1234`; empty if unknown."""
     line: str
-    """Source line of the refusal; empty if it cannot be read."""
+    """Text of that source line; empty if it cannot be read."""
     units: tuple[Unit, ...]
-    """Arguments and variables that together cause the refusal; those that the engine names come
-    first. Empty: the model alone is refused on this hardware. Units that speclaunch's own errors
-    blame are preferred, if the refusal disappears without them."""
+    """Arguments and variables that together cause the refusal, those named by the engine first.
+    Empty: the model alone is refused on this hardware. If the refusal disappears without the
+    arguments that speclaunch's own errors are about, these are the cause."""
     machines: tuple[str, ...]
     named: tuple[Unit, ...] = ()
-    """Other arguments that the engine names in its message or on that line. Removing them does not
-    end the refusal: `tp_size % dp_size` fails for any number of ranks that is too small."""
+    """Other arguments that the engine names in its message or on that source line. Removing them
+    does not always end the refusal: `tp_size % dp_size` fails with the default `tp_size`, too."""
     doubts: tuple[str, ...] = ()
     """Doubtful facts about the models. If they are wrong, there may be no refusal."""
 
 
 class Opinion(Struct, frozen=True):
-    """A release's opinion on a deployment. `why`: the reason if there is neither `refusal` nor
-    `accepted`."""
+    """A release's opinion on a deployment. `why`: the reason if it is neither accepted nor
+    refused."""
 
     release: str
     accepted: bool = False
     refusal: ReleaseRefusal | None = None
     resolved: Mapping[str, Any] = {}
-    """Resolved values; empty if the hardware is unknown."""
+    """Resolved values by the engine's names; empty if the hardware is unknown."""
     why: str = ""
     is_lasting: bool = True
     """True if repeating the query gives the same result: nothing hung, crashed or was missing."""
 
 
 def inquire(command: QueryCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
-    """Return the inquiry about a command and the cause of a refusal. `blamed`: places of
-    speclaunch's own errors."""
+    """Return the inquiry whether `release` accepts a command and, if not, why. `blamed`: places
+    of speclaunch's own errors."""
     answers = yield [command.question(machine) for machine in command.machines]
     open_ = next((answer for answer in answers if answer.accepted is None), None)
     taken = next((answer for answer in answers if answer.accepted), None)
@@ -140,8 +140,8 @@ def converse(inquiry: Inquiry, ask: Batch) -> Opinion:
 def _explained(
     command: QueryCommand, refused: EngineAnswer, blamed: Collection[Place]
 ) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
-    """Return the units at `blamed` if the refusal disappears without them. This takes one query; a
-    search for the cause takes about twenty."""
+    """Return the units at `blamed` if the refusal disappears without them, else none. This takes
+    one query; a search for the cause takes about twenty."""
     suspected = frozenset(n for n, unit in enumerate(command.units) if unit.place in blamed)
     if not suspected:
         return ()
@@ -204,7 +204,7 @@ def _named(units: Sequence[Unit], refused: Sequence[Unit], words: str) -> tuple[
 
 
 def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
-    """Sort the units by their position in the engine's message; those not named come last."""
+    """Return the units in the order of the engine's message; units that it does not name last."""
     text = words.lower().replace("-", "_")
 
     def position(unit: Unit) -> int:
@@ -218,16 +218,16 @@ def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
 UnitSet = frozenset[int]
 """Indices of the units that remain in a command."""
 Search = Generator[list[UnitSet], list[bool], UnitSet]
-"""Generator that yields lists of sets and receives, for each set, True if it is refused in the same
-way."""
+"""Generator that yields lists of sets, receives True for each set that is refused in the same way,
+and returns the smallest set."""
 _MOST_ROUNDS = 12
 """Maximum number of batches, after which the current set is the result."""
 
 
 def smallest(units: int) -> Search:
-    """Return the search for a minimal set that is still refused, among `units` refused together.
+    """Return the search for a minimal refused set among `units` units, which together are refused.
 
-    Empty if the command is refused without any of them. Two rounds are usually enough. The first
+    The set is empty if the command is refused without units. Two rounds usually suffice. The first
     tries each unit alone and each set without one unit; the second tries only the units that cannot
     be removed.
     """
@@ -277,7 +277,7 @@ def _divided(units: Sequence[int], parts: int) -> Iterable[Sequence[int]]:
 
 
 _SECONDS = 240.0
-"""Seconds for a batch, plus `_SECONDS_EACH` for each question."""
+"""Time limit of a batch in seconds, plus `_SECONDS_EACH` for each question."""
 _SECONDS_EACH = 0.5
 _LOADING_SECONDS = 6.0
 """Estimated seconds until the first answer of a new judge."""
@@ -297,10 +297,10 @@ class PlanQuery(Struct, frozen=True):
 
     judge: EngineJudge
     command: QueryCommand | None
-    """None: `why` is the reason that the engine cannot be queried."""
+    """None if the engine cannot be queried, for the reason in `why`."""
     why: str = ""
     blamed: Collection[Place] = ()
-    """Places of our own errors; a refusal that they explain is not investigated."""
+    """Places of speclaunch's own errors; no search follows a refusal that they explain."""
 
 
 class _NotStored(Exception):
@@ -308,7 +308,7 @@ class _NotStored(Exception):
 
 
 class EngineQuerier(Struct):
-    """Queries judges in the mode of `--ask`. `find` returns the judge of a release or
+    """Queries judges in the mode of `--ask`. `find` returns the judge of a release, or of an
     interpreter."""
 
     mode: EngineCheckMode
@@ -318,8 +318,8 @@ class EngineQuerier(Struct):
     _found: dict[tuple[str, Path | None], EngineJudge | None] = {}
 
     def judge(self, version: str, python: Path | None = None) -> EngineJudge | None:
-        """Return the judge of exactly this version, preferably the interpreter's own engine, or
-        None.
+        """Return the judge of exactly this version (None without one), preferably that of the
+        interpreter's own engine.
 
         Raises NoJudgeError if the mode requires a judge.
         """
@@ -363,12 +363,12 @@ class EngineQuerier(Struct):
             return None
 
     def cost(self, query: PlanQuery) -> float:
-        """Return the expected seconds of a query: last measured, else the usual loading time."""
+        """Return the expected seconds of a query: as last measured, else a usual loading time."""
         known = None if self.verdicts is None else self.verdicts.seconds(query.judge.digest)
         return _LOADING_SECONDS if known is None else known
 
     def opinion_on(self, query: PlanQuery) -> Opinion:
-        """Return the opinion, with queries for the answers that are not stored."""
+        """Return the opinion; query the judge only for answers that are not stored."""
         return self._opinion(query, self._at_once)
 
     def opinion(
@@ -412,7 +412,7 @@ class EngineQuerier(Struct):
     def _at_once(
         self, judge: EngineJudge, questions: Sequence[EngineQuestion]
     ) -> list[EngineAnswer]:
-        """Return the judge's answers, and store the time of its first query, which is mostly
+        """Return the judge's answers. Store the duration of its first query, most of which is
         loading."""
         began = time.monotonic()
         answers = judge.ask(questions, seconds=_SECONDS + _SECONDS_EACH * len(questions))
@@ -432,9 +432,9 @@ SWITCH = "SPECLAUNCH_NO_CACHE"
 FOLDER = "verdicts"
 _FORMAT = 3
 _MOST_BYTES = 1 << 17
-"""Limit of an entry; larger entries are not cached."""
+"""Maximum bytes of an entry; larger entries are not cached."""
 _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 100, 512 << 10
-"""Limits of each of the 256 folders: 128 MiB and 25,600 entries in total."""
+"""Maximum entries and bytes in each of the 256 folders: 25,600 entries and 128 MiB in total."""
 _BROKEN = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """Errors raised by reading a damaged entry."""
 
@@ -462,26 +462,26 @@ class Verdicts:
                 self._files.put(name, text.encode())
 
     def seconds(self, judge: str) -> float | None:
-        """Return the seconds that a judge (by digest) took to load and answer, or None."""
+        """Return the seconds that a judge (by digest) took to load and answer; None if unknown."""
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(_seconds_name(judge))
             return None if text is None else float(text)
         return None
 
     def took(self, judge: str, seconds: float) -> None:
-        """Store the seconds that a judge took."""
+        """Store the seconds that a judge (by digest) took to load and answer."""
         self._files.put(_seconds_name(judge), f"{seconds:.3f}".encode())
 
 
 def opened(*, enabled: bool = True) -> Verdicts | None:
-    """Return the verdicts in speclaunch's home; None if the cache is disabled."""
+    """Return the stored verdicts in speclaunch's home; None if the cache is disabled."""
     if not enabled or os.environ.get(SWITCH):
         return None
     return Verdicts(speclaunch_home() / FOLDER)
 
 
 def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
-    """Return the key of an answer. `judge`: the judge's digest; `seen`: text it reads on disk."""
+    """Return the cache key of an answer. `judge`: its digest; `seen`: what it reads from disk."""
     folder = str(question.folder) if seen else ""  # no path is read
     parts = [_FORMAT, judge, json_value(replace(question, folder=None)), folder, list(seen)]
     return digest(json.dumps(parts).encode("utf-8", "surrogateescape"))
@@ -492,7 +492,7 @@ def _seconds_name(judge: str) -> str:
 
 
 _OTHERWISE = frozenset({"enable_dp_attention", "model_path", "tokenizer_path", "config"})
-"""Arguments whose recorded value differs from the parser's: paths, and `enable_dp_attention`, which
+"""Arguments not compared, since the engine changes them: paths, and `enable_dp_attention`, which
 the engine turns into `attn_dp_size` from 0.5.22 (parallel_hook.py:60) and reports if `attn_dp_size`
 is above 1 (0.5.23 server_args.py:332)."""
 
@@ -511,11 +511,11 @@ class Contradiction(Struct, frozen=True):
 
 
 class ResolvedPlan(Struct, frozen=True):
-    """Plan with the engine's own values for unknown values."""
+    """Plan in which the engine's own values replace unknown and contradicted values."""
 
     plan: Plan
     filled: tuple[str, ...] = ()
-    """Arguments that were unknown."""
+    """Arguments whose values were unknown before."""
     contradictions: tuple[Contradiction, ...] = ()
 
 
@@ -557,8 +557,8 @@ def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
 
 
 def _claims(plan: Plan) -> dict[str, Any]:
-    """Return the plan's explicit and resolved values. Unchanged defaults are excluded, because
-    speclaunch follows their resolution only if it matters."""
+    """Return the plan's explicit and resolved values. Other defaults are excluded, because
+    speclaunch resolves only the defaults that it needs."""
     found: dict[str, Any] = {}
     for name in sorted({*plan.resolved, *plan.request.values} - _OTHERWISE):
         if name in STAND_INS or is_secret_argument(name):

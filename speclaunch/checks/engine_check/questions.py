@@ -39,14 +39,14 @@ class EngineQuestion(Struct, frozen=True):
     folder: Path | None
     """Root of relative paths; None: an empty folder."""
     configs: tuple[tuple[str, str], ...] = ()
-    """Id, as written, and config.json text of each known model that is not on disk."""
+    """Model id as written, and config.json text, of each model that is not a local directory."""
 
 
 class EngineAnswer(Struct, frozen=True):
     """Verdict of the release on one command."""
 
     accepted: bool | None
-    """None: no verdict, with the reason in `why` (no config.json, hang, crash, invalid answer)."""
+    """None without a verdict, for the reason in `why` (no config.json, hang, crash)."""
     release: str
     """Release that was queried."""
     why: str
@@ -64,7 +64,7 @@ class EngineAnswer(Struct, frozen=True):
 
 
 ANY_MACHINE = ("h200:8", "b200:8")
-"""Machines to emulate if the hardware is unknown: a refusal on both is independent of hardware."""
+"""Machines to emulate if the hardware is unknown; only a refusal on both counts."""
 STAND_INS = {
     "host": "127.0.0.1",
     "port": "30000",
@@ -109,16 +109,16 @@ class QueryCommand(Struct, frozen=True):
     env: tuple[tuple[str, str], ...]
     units: tuple[Unit, ...]
     machines: tuple[str, ...]
-    """Hardware to emulate; several if it is unknown."""
+    """Hardware to emulate; `ANY_MACHINE` if it is unknown."""
     folder: Path
     configs: tuple[tuple[str, str], ...]
     seen: tuple[str, ...] = ()
     """Local paths and file contents that the engine reads; part of the verdict's cache key."""
     doubts: tuple[str, ...] = ()
-    """Reasons why the config.json of a model may differ."""
+    """Reasons why the real config.json of a model may differ from the one used."""
 
     def question(self, machine: str, left_out: frozenset[int] = frozenset()) -> EngineQuestion:
-        """Return the question without some of the units."""
+        """Return the question for a machine, without the units numbered in `left_out`."""
         gone = {index for number in left_out for index in self.units[number].words}
         names = {self.units[number].name for number in left_out if not self.units[number].words}
         return EngineQuestion(
@@ -187,7 +187,7 @@ def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
 
 
 def _refused(request: Request, taken: set[int]) -> list[Unit]:
-    """Return the tokens that our parser rejects: flags, each with the values after it."""
+    """Return the tokens that speclaunch's parser rejects: flags, each with the values after it."""
     units: list[Unit] = []
     for index, token in enumerate(request.argv):
         if index in taken:

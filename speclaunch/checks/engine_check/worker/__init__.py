@@ -2,5 +2,5 @@
 
 `start.py` is its program. Standard input is lines of JSON: first the setting, then one question per
 line. Standard output is a report about the engine, then a verdict for each question. A forked child
-answers each question, so no state of the engine reaches the next one.
+answers each question, so no engine state is left for the next question.
 """

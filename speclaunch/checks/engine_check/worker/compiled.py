@@ -24,7 +24,7 @@ _HEADER = 16
 
 
 def pack(site: Path) -> None:
-    """Move the compiled code of a folder of packages into its file."""
+    """Move the compiled code of a folder of packages into one file in it."""
     found = {}
     for folder in sorted(site.rglob("__pycache__")):
         for path in sorted(folder.iterdir()):
@@ -40,7 +40,7 @@ def pack(site: Path) -> None:
 
 
 def use(site: str) -> None:
-    """Load the compiled code of a folder's sources from its file, if it has one."""
+    """Make imports load the compiled code in the folder `site` from its file, if it has one."""
     try:
         with open(os.path.join(site, NAME), "rb") as file:
             data = file.read()

@@ -106,9 +106,10 @@ class AuditGuard:
 
 
 def refuse_remote_code() -> None:
-    """Use the library's own class for a checkpoint with code (`auto_map`), or give up.
+    """Make transformers use its own class for a checkpoint with code (`auto_map`).
 
-    Without `--trust-remote-code` the library refuses such a checkpoint with its own message.
+    Raise NotChecked if it has no such class. Without `--trust-remote-code`, transformers itself
+    refuses such a checkpoint.
     """
     import transformers.dynamic_module_utils as dynamic
 

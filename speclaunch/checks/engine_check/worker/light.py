@@ -67,13 +67,13 @@ release looks for are absent, as in the CPU engine."""
 
 
 def fill(module: types.ModuleType) -> None:
-    """Set the attributes that need real values, in packages other than torch."""
+    """Set the attributes of a stand-in that need real values, in packages other than torch."""
     if module.__name__ == "uvloop":  # asyncio rejects a stand-in
         module.EventLoopPolicy = asyncio.DefaultEventLoopPolicy  # type: ignore[attr-defined]
 
 
 def is_needed() -> bool:
-    """True if this interpreter has no torch."""
+    """True if the worker needs stand-ins, because its interpreter has no torch."""
     return importlib.util.find_spec("torch") is None
 
 

@@ -123,7 +123,7 @@ def prepare() -> None:
 
 
 def prepare_torch() -> None:
-    """Prepare the CPU build of a real torch."""
+    """Prepare an installed CPU build of torch for SGLang."""
     from speclaunch_shim.cuda_sync import install
     from speclaunch_shim.import_hook import PreparedImport, before_torchvision
 

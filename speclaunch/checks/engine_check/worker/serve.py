@@ -25,7 +25,7 @@ from .verdict import refusal, verdict
 LONGEST = 4 << 20
 """Maximum bytes of an answer."""
 ENDING_S = 5.0
-"""Seconds until a process that has answered must end."""
+"""Seconds that a process may take to end after its answer."""
 GUARD = AuditGuard()
 
 
@@ -107,10 +107,10 @@ def reading() -> Iterator[set[str]]:
 
 
 def answers(lines: Iterable[str], out: TextIO, setting: dict[str, Any]) -> None:
-    """Print a verdict for each line, each from its own child.
+    """Print a verdict for each question line, each from its own child process.
 
-    The child for the next question is forked while this one works, and a child that has answered
-    ends while the next question arrives, so there is no wait for either.
+    To avoid waiting, the next child is forked while the current one works, and a child that has
+    answered ends in the background.
     """
     ready = Child(setting)
     gone: list[Child] = []
@@ -126,7 +126,7 @@ def answers(lines: Iterable[str], out: TextIO, setting: dict[str, Any]) -> None:
 
 
 def numbered(text: str, question: dict[str, Any]) -> str:
-    """Return an answer as one line with the number of its question."""
+    """Return a JSON answer with the number of its question added."""
     number = json.dumps(question.get("number"))
     return f'{{"number": {number}, {" ".join(text.splitlines())[1:]}'
 
@@ -161,7 +161,7 @@ class Child:
         self._asks = -1
 
     def answer(self) -> str:
-        """Return the verdict as a line, or the reason why there is none in time."""
+        """Return the verdict as a line of JSON; `unjudged` if there is no answer in time."""
         text, why = collect(self._read, self._setting["seconds"])
         if text:
             return text
@@ -219,7 +219,7 @@ def ended(status: int, setting: dict[str, Any]) -> str:
 
 
 def collect(read: int, seconds: float) -> tuple[str, str]:
-    """Return a line from a pipe, or the reason for none; both are empty if the child ended."""
+    """Return a line from a pipe, and the reason if there is none. Both are empty if it ends."""
     deadline, chunks, size = time.monotonic() + seconds, [], 0
     while True:
         left = deadline - time.monotonic()
@@ -237,7 +237,7 @@ def collect(read: int, seconds: float) -> tuple[str, str]:
 
 
 def in_child(question: dict[str, Any], setting: dict[str, Any]) -> str:
-    """Return the verdict on a question as a line; an error becomes a verdict, too."""
+    """Return the verdict on a question as a line of JSON; an error becomes a verdict, too."""
     try:
         pretend(question["machine"])
         os.chdir(question["cwd"])

@@ -135,11 +135,11 @@ CLASSES = frozenset(
         *("float16", "float32", "float64", "complex64", "complex128", "datetime64", "str_"),
     }
 )
-"""Classes without an initial capital: numpy's."""
+"""Names of numpy that are classes despite their lowercase initial."""
 
 
 def thing(name: str) -> Any:
-    """Return the value of a name in a stand-in."""
+    """Return the value of an attribute in a stand-in: a class for a class name, else a `Thing`."""
     if name in CLASSES or (name.lstrip("_")[:1].isupper() and not name.isupper()):
         return StandInMeta(name, (Thing,), {"__module__": "stand_in"})
     return Thing()
@@ -196,7 +196,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, packages: Sequence[str]) -> None:
         self.packages = set(packages)
         self.versions: dict[str, tuple[str, str]] = {}
-        """Distribution and version of packages that report them, as installed packages do."""
+        """Distribution and version to report for a package, as if it were installed."""
         self.parts: set[str] = set()
         """Modules that exist as soon as their parent does."""
         self.absent: Mapping[str, frozenset[str]] = {}
@@ -226,7 +226,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Set the attributes that need real values."""
+        """Set the attributes of a new module that need real values."""
         if module.__name__ == "triton.runtime":
             module.driver = NoDriver()  # type: ignore[attr-defined]
         elif module.__name__ == "triton":

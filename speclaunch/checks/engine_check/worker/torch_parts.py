@@ -1,4 +1,4 @@
-"""A torch that computes nothing: the parts that validation queries.
+"""Stand-in for torch that computes nothing: the parts that validation queries.
 
 A judge without torch imports its release with this module. Types are classes, data types have names
 and sizes, there is no device, and operators exist once registered. Every other name is a stand-in
@@ -76,7 +76,7 @@ class Library:
 
 
 def custom_op(name: str, fn: Any = None, /, **_: Any) -> Any:
-    """Return the operator or its decorator, as `torch.library.custom_op("space::name", …)`."""
+    """Register and return an operator, or its decorator, like `torch.library.custom_op`."""
     register(name)
     return Operator(fn) if fn is not None else Operator
 
@@ -104,7 +104,7 @@ def infer_schema(*_: Any, **__: Any) -> str:
 
 
 def define(name: str, *_: Any, **__: Any) -> Any:
-    """Register the operator in `torch.ops`; return a stand-in, as `torch.library.define`."""
+    """Register an operator, like `torch.library.define`; return a stand-in."""
     register(name)
     return Thing()
 
@@ -137,7 +137,7 @@ SIZES = {
     **dict.fromkeys((f"{kind}int{bits}" for kind in ("", "u") for bits in range(1, 8)), 1),
     **{"bits8": 1, "bits16": 2, "bits1x8": 1, "bits2x4": 1, "bits4x2": 1},
 }
-"""Bytes of an element."""
+"""Bytes of an element, by data type."""
 ALIASES = {
     "half": "float16",
     "float": "float32",
@@ -160,7 +160,7 @@ LARGEST = {
     "float8_e5m2fnuz": 57344.0,
     "float8_e8m0fnu": 1.7014118346046923e38,
 }
-"""`torch.finfo(…).max`."""
+"""`torch.finfo(…).max`, by data type."""
 TINY = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022}
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 
@@ -278,7 +278,7 @@ class TorchVersion(str):
 
 
 class Base:
-    """Base of derived classes: an object accepts anything and has every attribute."""
+    """Base of stand-in classes. An object accepts any arguments and has every attribute."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -303,7 +303,7 @@ def false(*_: Any, **__: Any) -> bool:
 
 
 def true(*_: Any, **__: Any) -> bool:
-    """Return True, as torch does for parts of its build."""
+    """Return True, as torch does if queried about parts of its build."""
     return True
 
 
@@ -323,7 +323,7 @@ def no_driver(*_: Any, **__: Any) -> Any:
 
 
 def nothing(*_: Any, **__: Any) -> None:
-    """Ignore a call without effect."""
+    """Do nothing, for functions of torch that validation does not need."""
 
 
 Tensor = base("Tensor")

@@ -36,8 +36,8 @@ MOST = 300_000
 
 
 def verdict(words: list[str], env: dict[str, str]) -> dict[str, Any]:
-    """Return one verdict: `accepted`, `refused`, `usage_error`; `artefact` or `unjudged` if
-    none."""
+    """Return the verdict record: `accepted`, `refused` or `usage_error`; without a verdict,
+    `artefact` (this machine's fault) or `unjudged`."""
     os.environ.update(env)
     output, stage, args = io.StringIO(), ["parse"], None
     found: dict[str, Any] = {}
@@ -67,7 +67,7 @@ def verdict(words: list[str], env: dict[str, str]) -> dict[str, Any]:
 
 
 def pass_stages(words: list[str], stage: list[str], found: dict[str, Any]) -> Any:
-    """Run the stages and return the server arguments; `stage` contains the current stage."""
+    """Run the stages and return the server arguments. `stage[0]` becomes the current stage."""
     from sglang.srt import server_args as module
 
     args: Any = module.prepare_server_args(list(words))
@@ -83,7 +83,7 @@ def pass_stages(words: list[str], stage: list[str], found: dict[str, Any]) -> An
 
 
 def resolved(server_args: Any) -> dict[str, Any]:
-    """Return the plain fields with the engine's final values."""
+    """Return the engine's final values of plain types, except very long values, by name."""
     try:
         values = server_args.resolved_dict()
     except AttributeError:
@@ -105,7 +105,7 @@ def resolved(server_args: Any) -> dict[str, Any]:
 
 
 def flattened(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of `cuda_graph_config`, if the release has this record, under flat names."""
+    """Yield the fields of `cuda_graph_config`, if any, as `cuda_graph_NAME_PHASE` and value."""
     config = values.get("cuda_graph_config")
     if not isinstance(config, dict):
         config = getattr(config, "__dict__", {})
@@ -116,7 +116,7 @@ def flattened(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def draft_config(server_args: Any) -> None:
-    """Make the draft's configuration like `ModelRunner` of the draft worker."""
+    """Make the draft's configuration as the draft worker's `ModelRunner` does; raise its errors."""
     from sglang.srt.configs.model_config import ModelConfig
 
     view: Any = server_args
@@ -144,7 +144,7 @@ def draft_config(server_args: Any) -> None:
 
 
 def refusal(error: BaseException, stage: str) -> dict[str, Any]:
-    """Return the verdict for an error."""
+    """Return the verdict record for an error in a stage."""
     text = str(error)
     where = place(error)
     if isinstance(error, NotChecked):
@@ -163,7 +163,7 @@ def refusal(error: BaseException, stage: str) -> dict[str, Any]:
 
 
 def place(error: BaseException) -> dict[str, Any]:
-    """Return the file, line and text of the deepest frame in sglang, else of the last frame."""
+    """Return where an error was raised (`where`, `line`): the deepest frame in sglang, if any."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "/sglang/" in frame.filename][-1:] or frames[-1:]
     if not ours:
@@ -175,7 +175,7 @@ def place(error: BaseException) -> dict[str, Any]:
 
 
 def without_model(error: BaseException) -> bool:
-    """True if the error means that a checkpoint is unavailable here, not a refusal."""
+    """True if the error is not a refusal: a checkpoint is not available on this machine."""
     seen: BaseException | None = error
     for _ in range(10):
         if seen is None:
