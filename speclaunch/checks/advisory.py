@@ -144,8 +144,8 @@ _SERIOUS = (Symptom.HANG, Symptom.CRASH, Symptom.REFUSAL, Symptom.WRONG_OUTPUT)
 
 
 def _fix(advisory: Advisory) -> Fix | None:
-    """Return the remedy as a fix; None if there is none. With info severity it has no edits,
-    because these would affect all requests."""
+    """Return the remedy as a fix; None if there is none. A fix of info severity has no edits: they
+    would affect all requests."""
     workaround = advisory.workaround
     if workaround is None or advisory.severity is Severity.INFO:
         return Fix(advisory.remedy) if advisory.remedy else None
@@ -168,7 +168,7 @@ def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
 
 
 def stored_file() -> Path:
-    """Return the path of the file that `advisories update` writes."""
+    """Return the path of the advisories that `advisories update` stores."""
     return advisories_home() / "advisories.json"
 
 

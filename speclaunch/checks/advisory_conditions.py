@@ -59,8 +59,8 @@ def _parts(condition: Condition, plan: Plan) -> Iterator[Callable[[], bool]]:
 
 
 def _every(parts: Iterable[Callable[[], bool]]) -> bool:
-    """True if all parts are true. False if any part is false, even if others are unknown. Otherwise
-    raises UnknownValueError."""
+    """True if all checks are true; False if one is false, even if others are unknown. Raises
+    UnknownValueError otherwise."""
     unknown: UnknownValueError | None = None
     for part in parts:
         try:

@@ -56,7 +56,7 @@ def encode_advisories(found: Iterable[Advisory]) -> bytes:
 
 
 def defects(advisory: Advisory) -> Iterator[str]:
-    """Yield the defects of a single advisory. Duplicates and its marker are not checked."""
+    """Yield the defects of one advisory. Neither its marker nor duplicates are checked."""
     held = held_versions()
     if not re.fullmatch(r"SPA-\d{4}-\d{4}", advisory.id):
         yield f"invalid ID {advisory.id}"
@@ -109,7 +109,7 @@ def _unknown_names(condition: Condition) -> Iterator[str]:
 
 
 def _is_expectation(value: Any) -> bool:
-    """True if `advisory_conditions.matches` can evaluate all of `value`."""
+    """True if `value` is an expectation that `advisory_conditions.matches` can evaluate."""
     match value:
         case {"above": bound} | {"below": bound}:
             return len(value) == 1 and isinstance(bound, int | float)

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 
 class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Condition on the GPUs. `capability`: CUDA compute capability (90: Hopper). `names`: words,
-    one of which the GPU's name contains."""
+    """Condition on the GPUs. `capability`: CUDA compute capabilities (90: Hopper). `names`: the
+    GPU's name contains one of them."""
 
     vendor: tuple[str, ...] = ()
     capability: tuple[int, ...] = ()
@@ -29,7 +29,7 @@ class CheckpointCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Condition on a deployment: all fields must match, and one condition of `any`.
+    """Condition on a deployment: all fields must match, and at least one condition in `any`.
 
     `arguments` maps current names to expected effective values: a value, a list of values, `set`,
     `unset`, `{above: N}`, `{below: N}` or `{not: […]}`. `env` does the same for variables, with
@@ -116,7 +116,7 @@ class RequestField(StrEnum):
 
 
 class Workaround(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A remedy without an upgrade, as a sentence and, if there is one obvious way, as edits."""
+    """A remedy without an upgrade: a sentence, and the edits if there is one obvious way."""
 
     text: str
     set: dict[str, bool | int | float | str | None] = {}
@@ -126,8 +126,8 @@ class Workaround(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 class SourceMark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope": "in"}):
     """Mark in a release's source: a text (layout ignored), a regular expression, or a definition.
 
-    `file`: path below `sglang/`, or alternatives. `scope`: the class or function that
-    contains it."""
+    `file`: path below `sglang/`, or alternative paths. `scope`: class or function that contains
+    the mark."""
 
     file: str | tuple[str, ...]
     text: str = ""

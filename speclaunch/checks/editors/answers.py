@@ -117,7 +117,7 @@ def _diagnostic(
 
 
 def _choice(place: Place, path: str, positions: DocumentPositions) -> Place:
-    """Return the place where a document selects a group's option file, else its start."""
+    """Return the place where a document selects an option file of a group, else its first line."""
     file = Path(place.path)
     pattern = re.compile(
         rf"^\s*-\s*(?:override\s+)?/?(?:{re.escape(file.parent.name)}\s*:\s*)?"
@@ -268,7 +268,7 @@ def completions(
 
 
 def _making(positions: DocumentPositions, line: int, start: int, column: int) -> Item:
-    """Return a function that makes completion items that replace the incomplete word."""
+    """Return a function that makes completion items; each replaces the incomplete word."""
     where = Range(positions.position(line, start), positions.position(line, column))
 
     def item(
@@ -378,7 +378,7 @@ def _flags(
 
 
 REASON = "TODO: why"
-"""Placeholder reason of a new comment; a reason is required."""
+"""Placeholder for the reason that an ignore comment requires."""
 _NO_COMMENTS = (".json",)
 
 
@@ -440,7 +440,7 @@ def _change(uri: str, version: int | None, edits: Sequence[TextEdit]) -> Workspa
 
 
 def _meant(checked: CheckedDocument, diagnostic: Diagnostic) -> ReportedFinding | None:
-    """Return a diagnostic's finding (by number if it still matches, else by message), or None."""
+    """Return a diagnostic's finding, by its number or else its message; None if it has gone."""
     data = diagnostic.data
     number = data.get("number") if isinstance(data, Mapping) else None
     several = checked.found
@@ -491,7 +491,7 @@ def _ignore(
     positions: DocumentPositions,
     again: Callable[[str], CheckedDocument],
 ) -> TextEdit | None:
-    """Return an edit that adds an ignore comment; None if no position works."""
+    """Return an edit that adds a working ignore comment; None if no line accepts one."""
     finding = reported.finding
     here = is_same_file(finding.place.path, checked.path)
     if not here or checked.path.endswith(_NO_COMMENTS):
@@ -543,7 +543,7 @@ def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
 def _candidates(
     checked: CheckedDocument, finding: Finding, lines: Sequence[str], comment: str
 ) -> Iterator[tuple[int, str]]:
-    """Yield candidate lines, each with the text to append (begins with a space) or insert above."""
+    """Yield lines for a comment, each with text to append (begins with a space) or insert above."""
     line = finding.place.line
     text = lines[line - 1]
     extents = (extent for extent, _ in checked.commands)

@@ -108,7 +108,7 @@ def kind(text: str, path: str) -> tuple[CursorKind, tuple[str, ...]]:
 
 
 def in_yaml(lines: Sequence[str], line: int, column: int, base: tuple[str, ...]) -> InYaml | None:
-    """Return the YAML context of a line and column (from 1); None in a comment."""
+    """Return the YAML context at a line and column (from 1); None in a comment."""
     current = lines[line - 1]
     before = current[: column - 1]
     if re.search(r"(?:^|\s)#", before):
@@ -134,7 +134,7 @@ def in_yaml(lines: Sequence[str], line: int, column: int, base: tuple[str, ...])
 def key_at(
     lines: Sequence[str], line: int, column: int, base: tuple[str, ...]
 ) -> tuple[tuple[str, ...], str, int] | None:
-    """Return the parent keys, key and key column (from 1) under the cursor; None without a key."""
+    """Return the key at the cursor: its parents, name and column (from 1); None without a key."""
     matched = _KEY.match(lines[line - 1])
     if matched is None or column - 1 < matched.start("key"):
         return None
@@ -143,9 +143,9 @@ def key_at(
 
 
 def _above(lines: Sequence[str], line: int, indent: int, item: bool = False) -> tuple[str, ...]:
-    """Return the parent keys of a line, by its indentation.
+    """Return the keys that contain a line indented by `indent` spaces.
 
-    A list item may have the same indentation as its key.
+    A list item (`item`) may have the same indentation as its key.
     """
     found: list[str] = []
     for number in range(line - 1, 0, -1):
@@ -168,8 +168,8 @@ def _bare(key: str) -> str:
 
 
 def flag_at(line: str, column: int) -> tuple[str, int, int] | None:
-    """Return the flag under the cursor with its start and end columns (from 1, end excluded), or
-    None."""
+    """Return the flag at a column with its start and end columns (from 1, end excluded), or None
+    for other text."""
     for found in _FLAG.finditer(line):
         if found.start() <= column - 1 <= found.end():
             return found[0], found.start() + 1, found.end() + 1
@@ -312,9 +312,7 @@ _FLAGS = ("online",)
 
 
 class EditorSettings(Struct, frozen=True):
-    """Settings from an editor, with the meanings of the `lint` options in
-    docs/reference/lint.md.
-    """
+    """Settings from an editor, named as the `lint` options (docs/reference/lint.md)."""
 
     engine: str | None = None
     hardware: str | None = None
@@ -349,7 +347,7 @@ class EditorSettings(Struct, frozen=True):
 
 
 def read_settings(settings: Any) -> tuple[EditorSettings, list[str]]:
-    """Return an editor's valid settings, and the problems of its invalid settings."""
+    """Return an editor's valid settings, and a message for each invalid setting."""
     if settings is None:
         return EditorSettings(), []
     if not isinstance(settings, Mapping):
@@ -370,7 +368,7 @@ def read_settings(settings: Any) -> tuple[EditorSettings, list[str]]:
 
 
 def _read(settings: Mapping[Any, Any], found: dict[str, Any]) -> list[str]:
-    """Add settings of the right type to `found`, and return the problems of all others."""
+    """Add settings of the right type to `found`, and return a message for each other setting."""
     problems = []
     known = (*_TEXTS, *_LISTS, *_FLAGS)
     for key, value in settings.items():
@@ -400,7 +398,7 @@ _MOST_RECIPES = 30
 
 
 class CheckedDocument(Struct, frozen=True):
-    """Result of checking a document. `source` is None if the document contains no server."""
+    """Result of checking a document. `source`: None for a group option or without servers."""
 
     path: str
     source: LintedFile | None = None
@@ -413,7 +411,7 @@ class CheckedDocument(Struct, frozen=True):
     options: Options | None = None
 
     def version_at(self, line: int) -> str:
-        """Return the engine version of a line."""
+        """Return the engine version that a line is checked for."""
         here = (version for extent, version in self.commands if extent.first <= line <= extent.last)
         return next(here, self.version or held_versions()[-1])
 
@@ -500,7 +498,7 @@ def _choosers(path: str, settings: EditorSettings) -> tuple[str, ...]:
 
 
 def _refused(path: str, text: str, error: SpeclaunchError) -> CheckedDocument:
-    """Return an unchecked document that reports the problems of `error` as findings."""
+    """Return a document that was not checked because of `error`, which becomes its findings."""
     newest = held_versions()[-1]
     findings = (UNREADABLE.finding(problem, path, newest) for problem in error.problems)
     found = tuple(ReportedFinding(finding, (newest,), (path,)) for finding in findings)
@@ -508,7 +506,7 @@ def _refused(path: str, text: str, error: SpeclaunchError) -> CheckedDocument:
 
 
 def look_again() -> None:
-    """Clear the cached recipes after a save, because other recipes may now select an option."""
+    """Clear the cache of `_choosers` after a save: other recipes may now select a group option."""
     _choosers.cache_clear()
 
 

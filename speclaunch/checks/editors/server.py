@@ -54,7 +54,7 @@ _LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d{1,20})[ \t]*\r?\n\Z", re.
 
 
 class BoundedInput:
-    """Stream of messages for pygls with a size limit.
+    """Input stream for pygls that limits the size of messages.
 
     `readline` returns a header that pygls understands, `read` returns its body. A header without a
     valid length is skipped. The next header is found even directly after a body of unknown length.
@@ -228,12 +228,12 @@ class Server(LanguageServer):
         return checked
 
     def known(self, document: TextDocument) -> CheckedDocument:
-        """Return the latest result of a document, which may be of an earlier text."""
+        """Return the latest result of a document, possibly for an earlier text."""
         found = self.checked.get(document.uri)
         return found[1] if found is not None else CheckedDocument(_path(document.uri))
 
     async def current(self, document: TextDocument) -> CheckedDocument | None:
-        """Return the result for the current text, checking it if needed; None if it was closed."""
+        """Return the result for the current text, checked if needed; None for a closed document."""
         found = self.checked.get(document.uri)
         if found is not None and found[0] == document.version:
             return found[1]
@@ -261,7 +261,7 @@ def _path(uri: str) -> str:
 
 
 def _guarded(request: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T | None]]:
-    """Return a request handler that logs errors and then answers None."""
+    """Return the handler `request`, changed to log errors and then answer None."""
 
     @functools.wraps(request)
     async def answered(server: Server, params: Any) -> T | None:
