@@ -30,55 +30,55 @@ Parameters = tuple[int, int, int]
 
 
 class Architectures(Struct, frozen=True):
-    """The architectures of one release.
-
-    - `registered`: architectures that the release implements.
-    - `mtp_default_draft_path`: targets that are their own draft when no path is set.
-    - `draft_map`: model class that loads a draft, by the architecture in its config.
-    - `eagle3_hooks`, `dflash_hooks`: targets whose model can pass hidden states to an EAGLE-3 or
-    DFLASH draft; `shares_embedding`: those that pass embedding and output head to a draft.
-    - `multi_layer_eagle`: targets for which EAGLE uses the multi-layer worker.
-    - `multimodal`: models on the engine's multimodal list; `text_only`: those that serve only text
-    by default.
-    - `no_piecewise`, `multimodal_piecewise`, `multimodal_breakable`: models for which prefill
-    graphs are off, or on although they are multimodal.
-    - `sliding_window`: models whose sliding-window layers have a separate pool.
-    - `sparse_attention`: models with DeepSeek sparse attention if the config has `index_topk`.
-    - `hybrid`: models with linear attention, whose states are cached next to the KV cache;
-    `extra_buffer`: those whose states may have a separate buffer (0.5.14 and later).
-    - `fa3_default`: models that default to fa3 on Hopper in releases where not all models do.
-    - `attention_sinks`: models with sinks, which flashinfer does not support.
-    - `attention_overrides`: models with special rules for the backend or page size, and the
-    backends that they choose from.
-    - `latent_attention`: multi-head latent attention (MLA); for `ranked` models only if the config
-    has `kv_lora_rank`, for `switched` models unless it sets `use_mla: false`.
-    """
+    """The architectures of one release, in sets by property, and their defaults."""
 
     requested: str
     """Requested version."""
     version: str
-    """Release that the data describes; `exact`: True if it is the requested version."""
+    """Release that the data describes."""
     exact: bool
+    """True if that is the requested version."""
     registered: frozenset[str]
+    """Architectures that the release implements."""
     mtp_default_draft_path: frozenset[str]
+    """Targets that are their own draft when no path is set."""
     multi_layer_eagle: frozenset[str]
+    """Targets for which EAGLE uses the multi-layer worker."""
     multimodal: frozenset[str]
+    """Models on the engine's multimodal list."""
     text_only: frozenset[str]
+    """Multimodal models that serve only text by default."""
     no_piecewise: frozenset[str]
+    """Models without compiled (piecewise) prefill graphs."""
     multimodal_piecewise: frozenset[str]
+    """Multimodal models that have compiled prefill graphs."""
     multimodal_breakable: frozenset[str]
+    """Multimodal models that have breakable prefill graphs."""
     sliding_window: frozenset[str]
+    """Models whose sliding-window layers have a separate pool."""
     sparse_attention: frozenset[str]
+    """Models with DeepSeek sparse attention if the config has `index_topk`."""
     hybrid: frozenset[str]
+    """Models with linear attention, whose states are cached next to the KV cache."""
     extra_buffer: frozenset[str]
+    """Hybrid models whose states may have a separate buffer (0.5.14 and later)."""
     fa3_default: frozenset[str]
+    """Models that default to fa3 on Hopper in releases where not all models do."""
     attention_sinks: frozenset[str]
+    """Models with attention sinks, which flashinfer does not support."""
     eagle3_hooks: frozenset[str]
+    """Targets whose model can pass hidden states to an EAGLE-3 draft."""
     dflash_hooks: frozenset[str]
+    """Targets whose model can pass hidden states to a DFLASH draft."""
     shares_embedding: frozenset[str]
+    """Targets whose model can pass embedding and output head to a draft."""
     draft_map: Mapping[str, tuple[str, ...]]
+    """Model classes that load a draft, by the architecture in its config."""
     latent_attention: Mapping[str, str]
+    """Models with latent attention (MLA): `always`, `ranked` (only if the config has
+    `kv_lora_rank`) or `switched` (unless it sets `use_mla: false`)."""
     attention_overrides: Mapping[str, tuple[str, ...]]
+    """Attention backends of models with special rules for the backend or page size."""
     _automatic: Mapping[str, Parameters]
 
     def auto_parameters(self, architecture: str, algorithm: str | None = None) -> Parameters:
@@ -219,10 +219,11 @@ GROUPED = frozenset(
         "SolarForCausalLM",
     }
 )
-"""Models that check heads (`total_num_heads % tp_size`) and KV heads (the larger of KV heads and
-ranks modulo the smaller) in their attention and `QKVParallelLinear` (0.4.6 layers/linear.py, 0.5.23
-layers/linear.py:1139). The same in 0.4.6.post5, 0.5.3, 0.5.9, 0.5.16 and 0.5.23. Excludes models
-whose config counts heads differently, or whose layers differ in heads."""
+"""Models that require ranks to divide the heads (`total_num_heads % tp_size`), and the KV heads to
+divide evenly or to be replicated evenly, in their attention and `QKVParallelLinear` (0.4.6
+layers/linear.py, 0.5.23 layers/linear.py:1139). This is the same in 0.4.6.post5, 0.5.3, 0.5.9,
+0.5.16 and 0.5.23. Excludes models whose config counts heads differently, or whose layers differ in
+heads."""
 LATENT = frozenset(
     {
         "DeepseekV2ForCausalLM",
@@ -237,8 +238,8 @@ LATENT = frozenset(
         "MiniCPM3ForCausalLM",
     }
 )
-"""Models that check only heads (`num_heads % attn_tp_size`), because every rank has the complete
-latent KV cache (models/deepseek_v2.py and models that build on it)."""
+"""Models that require ranks to divide only the heads (`num_heads % attn_tp_size`), because every
+rank has the complete latent KV cache (models/deepseek_v2.py and models that build on it)."""
 _FULL = ("num_attention_heads", "num_key_value_heads")
 _HEADS_ALONE = (("num_attention_heads", None),)
 OTHER_HEADS: Mapping[str, tuple[tuple[str, str | None], ...]] = {

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class MemoryPhase(StrEnum):
-    """A phase of startup or serving that allocates memory; members are in order.
+    """A phase of startup or serving that allocates memory, in chronological order.
 
     The values match `speclaunch.serving.launch.engine_log.Phase`.
     """
@@ -78,7 +78,7 @@ class MemorySize(Struct, frozen=True):
 
 
 class MemoryShare(Struct, frozen=True):
-    """The GPU memory that one use takes."""
+    """One use of GPU memory, and its size."""
 
     use: MemoryUse
     size: MemorySize
@@ -168,8 +168,8 @@ class FitLimits(Struct, frozen=True):
     most_fraction: float = 0.98
     """Largest `mem_fraction_static` to try."""
     tokens_within: float = 0.2
-    """Share of the KV tokens that a search may give up at no cost."""
+    """Share of the requested KV tokens that a search may give up at no cost."""
 
 
 DEFAULT_LIMITS = FitLimits()
-"""Limits if the recipe sets none; also the defaults of the recipe's sections."""
+"""Limits for a recipe that sets none; also the defaults for limits that it omits."""

@@ -47,8 +47,8 @@ class Undivided(Struct, frozen=True):
     engine: str
     """Assertion or error message of the engine."""
     works: tuple[int, ...] = ()
-    """Smaller values of `tp_size` that divide it; empty if lowering `tp_size` alone does not
-    help."""
+    """Smaller values of `tp_size` that divide the dimension; empty if changing `tp_size` alone does
+    not help."""
     groups: int | None = None
     """The smallest `ep_size` that makes the experts divisible; None if none does."""
 
@@ -113,7 +113,8 @@ def _attention(plan: Plan) -> tuple[int, int]:
 
 
 def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
-    """Yield target and draft; only the target if it contains the draft's layers."""
+    """Yield the names and checkpoints of target and draft; only the target if it contains the
+    draft's layers."""
     target = target_of(plan)
     yield "target", target
     draft = draft_of(plan)
@@ -217,7 +218,7 @@ layers/quantization/fp8.py:860)."""
 def _pads_experts(plan: Plan) -> bool:
     """True if aiter pads experts to complete blocks (AMD).
 
-    Raises UnknownValueError if the environment variable is unknown, because SGLang's AMD images set
+    Raises UnknownValueError if SGLANG_USE_AITER is not set here, because SGLang's AMD images set
     it.
     """
     hardware = plan.facts.hardware
@@ -229,7 +230,8 @@ def _pads_experts(plan: Plan) -> bool:
 
 
 def _stated_block(checkpoint: Checkpoint) -> int | None:
-    """Return the number of rows in a quantized block, from the outer config; None if not stated."""
+    """Return the rows of a quantized block, as the top-level config states them; None if not
+    stated."""
     quantization = mapping(checkpoint.raw.get("quantization_config"))
     blocks = sizes(quantization.get("weight_block_size"))
     return blocks[0] if blocks and blocks[0] > 0 else None
@@ -275,7 +277,7 @@ def _expert_width(
 
 
 def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
-    """Return one projection per shape, with its storage, for a `Shard` name. Raises
+    """Return one MLP projection per shape, with its storage scheme, for a `Shard` name. Raises
     UnknownValueError."""
     from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  few plans need it
     from speclaunch.engine.plan.memory.weights import counted  # noqa: PLC0415
@@ -284,8 +286,8 @@ def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Sche
 
 
 def _divided(matrix: Matrix, scheme: object, checkpoint: Checkpoint) -> tuple[int | None, int]:
-    """Return the length of a projection's divided side, and the block size that must divide each
-    part."""
+    """Return the length of a projection's sharded side, and the block size that must divide each
+    shard."""
     down = matrix.name.endswith("down_proj")
     block = getattr(scheme, "block", None)
     if block is None or checkpoint.quantization != "fp8":

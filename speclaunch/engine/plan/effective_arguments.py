@@ -61,7 +61,7 @@ class EffectiveArgument(Struct, frozen=True):
     is_set: bool
     user_value: Any
     effective: Any
-    """Effective value; also None if unknown (see `outcome`)."""
+    """Effective value; None also if it is unknown (see `outcome`)."""
     why: str
     source: str = ""
     """The engine's file and line; empty if the value comes from the user alone."""

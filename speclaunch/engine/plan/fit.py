@@ -64,7 +64,7 @@ class Alternative(Struct, frozen=True):
     changes: Mapping[str, Any]
     """Server arguments; empty for a different GPU or more main memory."""
     verdict: str
-    """The budget's verdict."""
+    """The verdict as text, such as `does not fit either`."""
     fits: bool
 
 
@@ -124,7 +124,7 @@ def _refuses_ngram(plan: Plan) -> bool:
 def _check_alternative(
     predictor: Predictor, what: str, changes: Mapping[str, Any], smallest: Mapping[str, Any]
 ) -> Alternative | None:
-    """Return the alternative with its verdict; None if unknown or unsupported."""
+    """Return the alternative with its verdict; None if it is unsupported or its budget unknown."""
     try:
         bounds = predictor.bounds({**smallest, **changes})
     except (SpeclaunchError, UnknownValueError, ValueError):
@@ -195,7 +195,7 @@ def _slack(use: MemoryUse, charged: bool) -> bool:
 
 
 _WORTH_IT = 1.05
-"""Growth of the KV cache that makes a different fraction worth reporting."""
+"""Minimum growth factor of the KV cache for which a different fraction is worth reporting."""
 
 
 class Suggested(Struct, frozen=True):
@@ -225,13 +225,13 @@ class Suggestion(Struct, frozen=True):
     cost: str = ""
     """Total loss from the changes, as text."""
     alternatives: tuple[Alternative, ...] = ()
-    """Alternatives if nothing fits."""
+    """Alternatives if no settings fit; empty otherwise."""
     margins: Margins | None = None
-    """Margins of the fraction after the changes; None if unknown."""
+    """Working values of `mem_fraction_static` after the changes; None if unknown."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """Changes as server arguments."""
+        """Suggested values by server argument."""
         return {change.name: change.value for change in self.changes}
 
 
@@ -312,7 +312,7 @@ def _improved(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> 
 
 
 def _more(before: MemoryBudget, best: Choice | None) -> str:
-    """Return a note on the KV tokens that the likely fraction gains; empty if not worthwhile."""
+    """Return a note on the KV tokens that the best fraction gains; empty if the gain is small."""
     if best is None or before.tokens is None or best.tokens <= before.tokens * _WORTH_IT:
         return ""
     return f"; {FRACTION}={best.fraction:.3f} is likely to work too, with {best.tokens:,} KV tokens"
@@ -332,7 +332,7 @@ def _doubt(before: MemoryBudget) -> str | None:
 
 
 def _each(budget: MemoryBudget) -> str:
-    """Return a note on the number of full-context requests that fit."""
+    """Return a note on the number of full-context requests that fit; empty if unknown."""
     number, context = budget.requests_at_context, budget.context_length
     if number is None or context is None:
         return ""
@@ -371,14 +371,14 @@ _DIGITS = 1000
 
 
 class RequestLoad(Struct, frozen=True):
-    """Number of concurrent requests, and tokens per request (prompt and answer)."""
+    """A load: concurrent requests of equal length."""
 
     requests: int
     """0 if unknown."""
     context: int
     """0 if unknown."""
     assumed: tuple[str, ...] = ()
-    """Assumed values, as options of `plan` that the user did not set."""
+    """Options of `plan` that the user did not set, with the assumed values."""
 
     @property
     def summary(self) -> str:
@@ -471,8 +471,7 @@ def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out
 
 
 def _least_running(plan: Plan, load: RequestLoad) -> int:
-    """Return the initial number of requests: the load's, or for an assumed load the recipe's larger
-    number."""
+    """Return the number of requests to try first: the load's; if assumed, at least the recipe's."""
     own = plan.value_or_none(RUNNING)
     return max(load.requests, int(own)) if load.assumed and own else load.requests
 

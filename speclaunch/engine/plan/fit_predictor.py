@@ -69,7 +69,7 @@ def arguments(knob: Steppable) -> frozenset[str]:
 
 
 def steps_down(plan: Plan, knob: Steppable, floors: FitFloors) -> tuple[Step, ...]:
-    """Return the values below the plan's, from the mildest to the floor.
+    """Return the changes that lower a setting, from the mildest to its floor.
 
     Empty if the setting has no effect, is unknown, or must not change.
     """
@@ -184,7 +184,7 @@ def _pool(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
 
 
 SAFE = 1.25
-"""Multiple of the engine's reserve (graphs, activations) that a certain fraction leaves free."""
+"""Factor of the engine's reserve (graphs, activations) that a `certain` fraction leaves free."""
 
 
 class Choice(Struct, frozen=True):
@@ -192,7 +192,7 @@ class Choice(Struct, frozen=True):
 
     fraction: float
     tokens: int
-    """Tokens of KV cache."""
+    """Capacity of the KV cache in tokens."""
     running_requests: int
     requests_at_context: int | None
     """Number of requests of full context length that fit at the same time; None if unknown."""
@@ -216,7 +216,7 @@ class Margins(Struct, frozen=True):
 
     @property
     def best(self) -> Choice:
-        """The recommended fraction: the likely one, else the edge."""
+        """The recommended fraction: `likely` if it exists, else `edge`."""
         return self.likely or self.edge
 
     @property
@@ -269,8 +269,8 @@ def _choice(plan: Plan, terms: Terms, found: GatheredSizes, fraction: float) -> 
 
 
 PlanWith = Callable[[Mapping[str, Any]], Plan]
-"""Resolves the deployment with changed arguments, by the newest engine's names. A value of None
-means the engine's default."""
+"""Returns the plan of the deployment with changed arguments, by the newest engine's names. A value
+of None means the engine's default."""
 BudgetOf = Callable[[Plan], MemoryBudget]
 
 _GUESSED = frozenset({MemoryUse.GRAPHS, MemoryUse.ACTIVATIONS})
@@ -278,7 +278,7 @@ _BEFORE = frozenset({MemoryUse.OTHERS, MemoryUse.RUNTIME})
 """Memory uses that precede the engine's first measurement."""
 _PROBE, _MOST_PROBED = 0.02, 0.99
 _LEAST_ESTIMATE = 0.02
-"""Minimum error of an estimate, as a share of the memory."""
+"""Minimum error of an estimate, as a share of the initially free memory."""
 
 
 class Bounds(Struct, frozen=True):
@@ -322,8 +322,8 @@ class Predictor:
         return self._budgets[name]
 
     def bounds(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the fractions that are likely to work for these changes, ignoring the fraction in
-        them. None if the budget is unknown.
+        """Return the range of fractions that are likely to work with these changes, whose own
+        fraction is ignored. None if the budget is unknown.
 
         `MemoryBudget.working_fractions` includes every fraction that is not certain to fail. The
         upper end is therefore computed from the budget's free memory and likely sizes. If no
@@ -337,15 +337,16 @@ class Predictor:
         return Bounds(working[0], working[1] if likely is None else min(working[1], likely))
 
     def likely(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the fractions at which these changes fit; None if none exists."""
+        """Return the range of fractions with the verdict FITS; None if it is empty or unknown."""
         return _bounds(self.budget(changes).likely_fractions)
 
     def working(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the fractions at which these changes fit or are tight; None if none exists."""
+        """Return the range of fractions with the verdict FITS or TIGHT; None if it is empty or
+        unknown."""
         return _bounds(self.budget(changes).working_fractions)
 
     def _likely_end(self, changes: Mapping[str, Any], working: tuple[float, float]) -> float | None:
-        """Return the fraction that leaves no memory free; None if the budget is unknown."""
+        """Return the fraction that leaves no memory free with likely sizes; None if unknown."""
         at = self.budget(with_fraction(changes, working[0]))
         start, rank = memory_at_start(at), tightest(at)
         if start is None or rank is None:
@@ -358,8 +359,8 @@ class Predictor:
         return round(working[0] + left / start / grows, 4)
 
     def _disjoint_bounds(self, changes: Mapping[str, Any], budget: MemoryBudget) -> Bounds | None:
-        """Return bounds with `low` above `high` for changes with which no fraction works. Assumes
-        the smallest pool."""
+        """Return bounds with `low` above `high` for changes with which no fraction works; None if
+        unknown. Assumes the smallest pool."""
         start = memory_at_start(budget)
         if start is None:
             return None
@@ -376,7 +377,7 @@ class Predictor:
     def _beyond_the_pool(
         self, changes: Mapping[str, Any], budget: MemoryBudget, low: float
     ) -> MemoryBudget:
-        """Return the budget at a fraction with a small pool.
+        """Return the budget with graphs and activations, at a fraction that leaves a small pool.
 
         Needed because the budget of a failed start ends at the failing phase.
         """
@@ -385,7 +386,7 @@ class Predictor:
         return self.budget(with_fraction(changes, round(min(_MOST_PROBED, low + _PROBE), 3)))
 
     def estimated(self, changes: Mapping[str, Any]) -> float:
-        """Return the share of memory whose use is only estimated (graphs, activations)."""
+        """Return the estimated share of graphs and activations in the initially free memory."""
         working = self.budget(changes).working_fractions
         if working is None:
             bounds = self.bounds(changes)
@@ -425,7 +426,7 @@ def _sum(rank: RankBudget | None, uses: frozenset[MemoryUse] | set[MemoryUse]) -
 
 
 def shares(budget: MemoryBudget, *uses: MemoryUse) -> float:
-    """Return the share of the initially free memory that these uses take."""
+    """Return the share of the initially free memory that these uses take; 0 if unknown."""
     start = memory_at_start(budget)
     return 0.0 if start is None else _sum(tightest(budget), set(uses)) / start
 

@@ -253,7 +253,7 @@ class FitCandidate(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """Predicted KV tokens; 0 if unknown."""
+        """Predicted capacity of the KV cache in tokens; 0 if unknown."""
         return self.budget.tokens or 0
 
 
@@ -274,7 +274,7 @@ class Levels(Struct, frozen=True):
         return changes
 
     def combinations(self, running: Step) -> Iterable[dict[str, Any]]:
-        """Yield all combinations for a number of running requests, the mildest first."""
+        """Yield all combinations of changes for one number of running requests, mildest first."""
         for steps in product(*self.others):
             changes = {**self.base, **running}
             for step in steps:
@@ -312,14 +312,14 @@ class Search(Struct, frozen=True):
     limits: FitLimits
     bounds_of: BoundsOf
     requested_tokens: int | None = None
-    """KV tokens that the recipe requests, if known."""
+    """KV tokens that the recipe requests; None if unknown."""
     least_tokens: int = 0
     """Number of KV tokens below which the pool is too small to be useful."""
     tried: Callable[[Mapping[str, Any]], bool] = lambda _: False
     """Returns True for settings that have already failed."""
     narrow: float = NARROW
-    """See `NARROW`. 0 if the bounds need no margin of error; the upper end then gives the most
-    tokens."""
+    """Width up to which a range uses its middle. 0 if the bounds need no margin of error: the upper
+    end has the most tokens."""
     least_width: float = 0.0
     """Minimum width of the working range. Narrower ranges are used only with every setting at its
     floor."""
@@ -360,7 +360,8 @@ def best(search: Search, steps: Levels) -> FitCandidate | None:
 
 
 def candidate_of(search: Search, changes: Mapping[str, Any]) -> FitCandidate | None:
-    """Return these changes at their best fraction; None if no fraction works."""
+    """Return these changes at the best untried fraction; None if none works or the pool is too
+    small."""
     bounds = search.bounds_of(changes)
     if bounds is None:
         return None
@@ -388,7 +389,7 @@ def fractions(bounds: Bounds, limits: FitLimits, narrow: float = NARROW) -> Sequ
     """Return the fractions to try within bounds, best first: the upper end, the middle, the lower
     end.
 
-    A range no wider than `narrow` has only its middle.
+    A range up to `narrow` yields only its middle, one below `LEAST_WIDTH` nothing.
     """
     low = max(bounds.low, limits.floors.mem_fraction_static)
     high = min(bounds.high, limits.most_fraction)

@@ -16,24 +16,25 @@ _MOST_RANKS = 1 << 16
 
 
 class Ranks(Struct, frozen=True):
-    """Number of parts that each kind of weight, and the KV cache, is divided into.
-
-    - `tensor`: embeddings and dense MLPs. `attention`: heads, in the ranks that share a batch.
-    - `stages`: pipeline stages. `experts`: groups of ranks that hold different experts.
-    - `dense`: the MLPs of dense layers (`moe_dense_tp_size`).
-    - `head`: the output layer. `embedding`: the input layer.
-    - `redundant_experts`: copies of experts for balance.
-    """
+    """Number of parts that each kind of weight, and the KV cache, is divided into."""
 
     tensor: int = 1
+    """Parts of MLPs and experts, one per tensor-parallel rank."""
     attention: int = 1
+    """Parts of the attention heads and the KV cache, among the ranks that share a batch."""
     stages: int = 1
+    """Pipeline stages."""
     experts: int = 1
+    """Groups of ranks that hold different experts."""
     dense: int = 1
+    """Parts of the MLPs of dense layers (`moe_dense_tp_size`)."""
     head: int = 1
+    """Parts of the output layer."""
     embedding: int = 1
+    """Parts of the input layer."""
     shared_expert: int = 1
     redundant_experts: int = 0
+    """Additional copies of experts, which balance the load."""
 
     def stage_layers(self, layers: int, partition: str | None = None) -> tuple[range, ...]:
         """Return the layers of each pipeline stage: `get_pp_indices` (0.5.23

@@ -64,7 +64,7 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "max": max,
     }
 )
-"""Binary operators."""
+"""Functions of two operands, by operator."""
 
 TEXTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
@@ -93,7 +93,7 @@ TEXTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "set": lambda value: list(dict.fromkeys(value)),
     }
 )
-"""Functions of one value, and methods with their arguments."""
+"""Functions of one value, and methods with their arguments, by operator."""
 
 
 def _tuple(value: Any) -> Any:
@@ -147,8 +147,8 @@ def _argument(plan: Plan, name: str) -> Any:
 
 
 def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
-    """Return a variable as the engine's `environ.py` reads it: the default if its text cannot be
-    parsed."""
+    """Return a variable as the engine's `environ.py` reads it: the default if it is unset or
+    invalid."""
     text = plan.env(name)
     if text is None or kind == "raw":
         return text if kind == "raw" else default
@@ -188,7 +188,7 @@ def _config_key(plan: Plan, name: str, part: str = "") -> Any:
 
 
 def _with_method(plan: Plan, entry: Any) -> Any:
-    """Return ModelOpt's config entry after `ModelConfig` adds the method to it."""
+    """Return a `quantization_config`, to which `ModelConfig` adds ModelOpt's method."""
     since = ">=0.5.9" if "quant_method" not in mapping(entry) else ">=0.5.10"
     if mapping(entry).get("quant_method") not in (None, "modelopt") or not plan.in_versions(since):
         return entry
@@ -196,7 +196,8 @@ def _with_method(plan: Plan, entry: Any) -> Any:
 
 
 def _worked_out(plan: Plan, name: str) -> Any:
-    """Return the value that `ModelConfig` derives from the arguments and the checkpoint."""
+    """Return the value that `ModelConfig` derives from the arguments and the checkpoint, or
+    UNKNOWN."""
     if name == "nvfp4_moe_meta":  # 0.5.23 configs/model_config.py:775
         held = mapping(target_of(plan).raw.get("quantization_config"))
         return UNKNOWN if "moe_quant_algo" in held else None
@@ -206,7 +207,7 @@ def _worked_out(plan: Plan, name: str) -> Any:
 
 def _platform(hardware: Hardware | None, fact: str) -> Any:
     """Return a fact of the machine as the engine's functions (sglang/srt/utils/common.py) report
-    it."""
+    it, or UNKNOWN."""
     if hardware is None:
         return UNKNOWN
     vendor, capability = hardware.vendor, hardware.capability
@@ -328,7 +329,8 @@ class ConditionEvaluator:
         return None if value is UNKNOWN else bool(value)
 
     def _junction(self, found: Sequence[Any], *, final: bool) -> bool | None:
-        """Return `final` if an operand decides the result; else None if an operand is unknown."""
+        """Return the truth of an `and` or `or`; None if unknown. `final`: the truth that decides
+        it."""
         unknown = False
         for part in found[1:]:
             truth = self._truth(part)
@@ -361,7 +363,7 @@ class ConditionEvaluator:
         return then if same else UNKNOWN
 
     def _junction_value(self, found: Sequence[Any], *, final: bool) -> Any:
-        """Return the operand that Python's `and` or `or` returns."""
+        """Return the operand that Python's `and` or `or` returns, or UNKNOWN."""
         value: Any = UNKNOWN
         for part in found[1:]:
             value = self.value(part)
@@ -387,7 +389,7 @@ class EngineRefusal(Struct, frozen=True):
 
 
 class _Lines(dict[int, Any]):
-    """A range of lines of the file; each line is parsed on first access."""
+    """A range of lines of the data file; each line is parsed on first access."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__()
@@ -407,8 +409,8 @@ class _Data(Struct, frozen=True):
     rows: Mapping[int, Any]
 
     def release(self, version: str) -> str | None:
-        """Return the version itself, or the version of its line that has rows (`0.5.13.post1` for
-        `0.5.13`). None if there is neither."""
+        """Return the version whose rows apply: itself, else a post-release (`0.5.13.post1` for
+        `0.5.13`). None if there are no rows."""
         if version in self.places or "+" in version:  # a fork has different refusals
             return version if version in self.places else None
         try:

@@ -111,13 +111,13 @@ class Pod(Struct, frozen=True):
     privileged: Setting | None = None
     host_network: Setting | None = None
     ports: tuple[Setting, ...] = ()
-    """Ports that the container declares."""
+    """Ports that the container's manifest declares."""
     published: tuple[Setting, ...] = ()
     """Ports that Compose publishes on addresses other than the machine's loopback address."""
     env: Mapping[str, Setting] = {}
     """Variables whose values are in the file (no `valueFrom`)."""
     secrets: frozenset[str] = frozenset()
-    """Variables from a secret."""
+    """Names of variables whose values come from a Secret."""
     labels: Mapping[str, str] = {}
     scrapes: tuple[Scrape, ...] = ()
     restart: Setting | None = None

@@ -113,7 +113,7 @@ def waits_for_warmup(settings: Settings, path: str | None) -> bool:
 
 
 def exists(settings: Settings, path: str) -> bool | None:
-    """True if the server responds to a GET of the path; None if the path is unknown."""
+    """True if the server has a GET endpoint at the path; None if this is unknown."""
     if _ELSEWHERE.fullmatch(path):
         return False
     since = _SINCE.get(path)
@@ -151,7 +151,7 @@ _WAITS = ">=0.5.20"
 
 
 def least_seconds(settings: Settings) -> int:
-    """Return the maximum duration of a shutdown without requests, in seconds."""
+    """Return the seconds that a shutdown may take even without requests."""
     return _LOOKS + (_SCHEDULERS if settings.in_versions(_WAITS) else 0)
 
 
@@ -200,7 +200,7 @@ _CPU = 120
 
 
 class StartPart(StrEnum):
-    """A part of a start. The values are shown to users."""
+    """A phase of a start. The values are shown to users."""
 
     IMPORTS = "imports and process groups"
     WEIGHTS = "weights"
@@ -210,7 +210,7 @@ class StartPart(StrEnum):
 
 
 class PartTime(Struct, frozen=True):
-    """Worst-case seconds of a part, and the reason."""
+    """Worst-case seconds of one phase of a start, and the reason."""
 
     part: StartPart
     seconds: int
@@ -224,7 +224,7 @@ class StartTime(Struct, frozen=True):
 
     @property
     def seconds(self) -> int:
-        """Sum of all parts."""
+        """Worst-case seconds of all phases together."""
         return sum(part.seconds for part in self.parts)
 
     @property

@@ -64,8 +64,8 @@ _LARGE = 60 * 1024
 """Memory in MiB from which GPUs are assumed to have NVLink, for which NCCL allocates buffers."""
 _LINKED_PAIR = 1464 * MIB
 _LINKED_DOUBLING = 290 * MIB
-"""NCCL and custom all-reduce: 1.43 GiB on an H200 with two ranks, 2.0 with eight ("Init torch
-distributed ends. mem usage=…" of public logs)."""
+"""Bytes of NCCL and custom all-reduce for each doubling of the ranks, beyond two: 1.43 GiB on an
+H200 with two ranks, 2.0 with eight ("Init torch distributed ends. mem usage=…" of public logs)."""
 _UNLINKED = 150 * MIB
 _PROCESSES = 1150 * MIB
 """Memory of a CPU engine's three processes before weights are loaded (0.5.23, measured)."""
@@ -160,7 +160,7 @@ def _runtime(hardware: Hardware, shard: int) -> SizeEstimate:
 
 
 def _host(plan: Plan, hardware: Hardware) -> Device:
-    """Return a CPU as a device: the host's available memory, divided among its NUMA nodes.
+    """Return a CPU rank's device: the host's available memory, divided by its NUMA nodes.
 
     Each node serves one rank (`get_available_gpu_memory`, sglang 0.5.23 utils/common.py:490).
     """
@@ -243,9 +243,9 @@ def prefill_graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
 
 
 def _states_for_draft(plan: Plan) -> int:
-    """Return the bytes of one token's hidden states that EAGLE-3 and DFLASH read.
+    """Return the bytes of one token's hidden states that an EAGLE-3 or block draft reads, else 0.
 
-    Three layers unless the draft's config names others (`get_eagle3_aux_hidden_states` of
+    Counts three layers unless the draft's config lists others (`get_eagle3_aux_hidden_states` of
     srt/models).
     """
     target, draft = plan.facts.target, plan.facts.draft
@@ -255,7 +255,7 @@ def _states_for_draft(plan: Plan) -> int:
 
 
 def has_latent_cache(checkpoint: Checkpoint | None) -> bool:
-    """True if attention is latent (MLA)."""
+    """True if attention is latent (MLA); False for an unknown checkpoint."""
     return checkpoint is not None and checkpoint.kv_lora_rank is not None
 
 
@@ -331,7 +331,7 @@ def _layer(plan: Plan, checkpoint: Checkpoint) -> int:
 
 
 def _width(checkpoint: Checkpoint) -> int:
-    """Return the feed-forward width that one token uses."""
+    """Return the feed-forward width that one token uses; 0 if unknown."""
     config: Mapping[str, Any] = checkpoint.config
     if checkpoint.is_moe:
         width, experts = config.get("moe_intermediate_size"), config.get("num_experts_per_tok")

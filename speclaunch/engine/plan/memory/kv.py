@@ -151,7 +151,7 @@ _UNLIMITED = 512
 class States(Struct, frozen=True):
     """Slots for recurrent states; all zero for a model without such layers.
 
-    A request needs `ratio` slots. Their `bytes` reduce the memory for the pool.
+    A request needs `ratio` slots. All slots take `bytes` from the pool's memory.
     """
 
     slots: int = 0
@@ -186,7 +186,7 @@ class StateSettings(Struct, frozen=True):
     era: int
     """Method by which the release counts states, 0 to 4: see `state_settings`."""
     unlimited: bool
-    """True if unlimited requests have a default number of slots (up to 0.5.8)."""
+    """True if the release has a default number of slots for unlimited requests (up to 0.5.8)."""
 
 
 def state_settings(plan: Plan, each: int) -> StateSettings:
@@ -343,7 +343,7 @@ def added_by_draft(plan: Plan, target: CountedLayers, draft: Draft) -> float:
 
 
 def _added_by_share(plan: Plan, target: CountedLayers, layers: int) -> int:
-    """Return the added bytes for a draft whose layers are counted with the target's bytes."""
+    """Return the bytes per token added for a draft whose layers count like the target's."""
     own = round(target.own)
     index = target.cell.index
     if index and plan.in_versions(">=0.5.18"):
@@ -379,7 +379,7 @@ def _cell(plan: Plan, draft: Draft) -> tuple[KvCell, bool]:
 
 
 def _windows(plan: Plan, draft: Draft) -> int:
-    """Return `eagle_draft_swa_num_layers` for a draft with its own sliding windows."""
+    """Return the number of draft layers with a sliding window (`eagle_draft_swa_num_layers`)."""
     if draft.loaded_as in WINDOW_DRAFTS:
         return 1
     return 0 if draft.is_mtp else len(layers_of(plan, draft.config).sliding)
@@ -415,7 +415,7 @@ class _Target(Struct, frozen=True):
     index_layers: int
     ratio: float
     own_ratio: bool
-    """True if the version counts window layers by `ratio` (0.5.11 and later)."""
+    """True if the engine's budget counts window layers by `ratio` (0.5.11 and later)."""
     exact: bool
 
     @property

@@ -142,7 +142,8 @@ _QUANTISED_BLOCK = 128
 _UNKNOWN = ("DeepseekV4", "MiniMaxM3", "Qwen4Exp", "Dots3Note")
 """Models with compressed or mixed caches, which are not modeled."""
 _OWN_VALUES = ">=0.5.7"
-"""Releases with keys and values of different sizes (0.5.7 model_runner_kv_cache_mixin.py:87)."""
+"""Releases that support keys and values of different sizes (0.5.7
+model_runner_kv_cache_mixin.py:87)."""
 
 
 class KvCell(Struct, frozen=True):

@@ -90,19 +90,19 @@ class ModelConfig(Struct, frozen=True):
         return value
 
     def text(self, key: str) -> str | None:
-        """Return a non-empty string, else None."""
+        """Return the value of a key if it is a non-empty string, else None."""
         return text(self.values.get(key))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return the strings in a list; empty if the value is not a list."""
+        """Return the strings in the list of a key; empty if the value is not a list."""
         return texts(self.values.get(key))
 
     def counts(self, key: str) -> tuple[int, ...]:
-        """Return the numbers in a list; empty if the value is not a list."""
+        """Return the integers in the list of a key; empty if any element is not an integer."""
         return sizes(self.values.get(key))
 
     def part(self, key: str) -> ModelConfig | None:
-        """Return a non-empty nested object, else None."""
+        """Return the nested object of a key; None if it is missing or empty."""
         inner = mapping(self.values.get(key))
         return ModelConfig(f"`{key}` of {self.name}", inner, self.architecture) if inner else None
 
@@ -193,33 +193,31 @@ class QkNorm(Enum):
 
 
 class ModelFamily(Struct, frozen=True):
-    """Traits of a family of models.
-
-    - `biased`: queries, keys and values have a bias. None: the config's `attention_bias` decides.
-    - `biased_output`: the output of attention has a bias if queries, keys and values have one.
-    - `norms`: number of norms in a layer. `tied`: embedding and head are shared unless the config
-      states otherwise.
-    - `expert_size`: config key for the size of an expert. `router_bias`: the router has a score
-      correction bias.
-    - `gated_output`: queries also have a gate. `sinks`: each head has an attention sink (one
-      number).
-    - `mtp_copies`: published checkpoints repeat embedding and head in their MTP layers.
-    """
+    """Traits of a family of models."""
 
     biased: bool | None = None
+    """True if queries, keys and values have a bias. None: the config's `attention_bias` decides."""
     biased_output: bool = False
+    """True if the output of attention has a bias when queries, keys and values have one."""
     qk_norm: QkNorm = QkNorm.NONE
     qk_norm_key: str | None = None
     norms: int = 2
+    """Number of norms in a layer."""
     tied: bool = False
+    """True if embedding and head are shared unless the config states otherwise."""
     expert_size: str = "moe_intermediate_size"
+    """Config key for the size of an expert."""
     router_bias: bool = False
+    """True if the router has a score correction bias."""
     router_offset: bool = False
     expert_bias: bool = False
     shared_gate: bool = False
     gated_output: bool = False
+    """True if queries also have a gate."""
     sinks: bool = False
+    """True if each head has an attention sink (one number)."""
     mtp_copies: bool = False
+    """True if published checkpoints repeat embedding and head in their MTP layers."""
 
 
 _LLAMA = ModelFamily(biased_output=True)

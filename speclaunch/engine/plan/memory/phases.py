@@ -122,10 +122,10 @@ runner, which is sized for all tokens (0.5.15 to 0.5.23 model_executor/runner/ea
 3,966,095 tokens."""
 
 HOST_LOSS = 256 * MIB
-"""Bytes of host memory that may be lost while a CPU engine loads weights, besides the weights. They
-reduce the pool's budget, which is the available memory after loading minus a share of that before
-loading (0.5.23 kv_cache_configurator.py:3007). Engines lost up to 80 MiB on a quiet host,
-and more on a busy host."""
+"""Bytes of host memory that a CPU engine may lose while it loads weights, in addition to the
+weights. They reduce the pool's budget: the memory available after loading, minus a share of the
+memory available before (0.5.23 kv_cache_configurator.py:3007). Engines lost up to 80 MiB on a quiet
+host, and more on a busy host."""
 
 
 class FractionDirection(StrEnum):
@@ -167,7 +167,7 @@ class Terms(Struct, frozen=True):
 
     @property
     def graphs(self) -> tuple[SizeEstimate, ...]:
-        """All graphs, in the order of their capture."""
+        """Sizes of all graphs, in the order of capture."""
         return self.target_prefill, self.target_graphs, self.draft_prefill, self.draft_graphs
 
 
@@ -201,7 +201,7 @@ class PhaseRun(Struct):
         turn: FractionDirection,
         message: str,
     ) -> None:
-        """Use memory; record a failure if it is not available."""
+        """Subtract a size from the free memory; record a failure if too little is free."""
         if self.failure is not None:
             return
         needed = size.least if self.least else size.size.bytes
@@ -211,7 +211,7 @@ class PhaseRun(Struct):
             self.failure = PredictedFailure(phase, turn, message, use.value, -self.free)
 
     def hold(self, size: int, phase: MemoryPhase, message: str) -> None:
-        """Use memory that is freed later."""
+        """Subtract a size that is freed later; record a failure if too little is free."""
         if self.failure is None:
             self.free -= size
             if self.free < 0:
@@ -243,7 +243,7 @@ def start(plan: Plan, terms: Terms, fraction: float) -> FractionOutcome:
 
 
 def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
-    """Return the outcome with the expected sizes of graphs and activations (the likely bound)."""
+    """Return a start that is simulated with the expected sizes of graphs and activations."""
     return run(plan, _bounded(plan, terms), fraction)
 
 
@@ -289,7 +289,7 @@ def direction(course: PhaseRun) -> FractionDirection | None:
 
 
 def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> PhaseRun:
-    """Return one simulated start. `least`: use the minimum of every estimate."""
+    """Simulate one start, and return the result. `least`: use the minimum of every estimate."""
     before = terms.device.most_free if least else terms.device.free
     course = PhaseRun(before, least)
     full = allocation_message(plan)
@@ -439,8 +439,8 @@ _STEPS = 1000
 def working_range(turn: Callable[[float], FractionDirection | None]) -> tuple[float, float] | None:
     """Return the smallest and the largest working fraction, to 0.001; None if none works.
 
-    `turn` returns the required change for a fraction. A larger fraction never shrinks the pool and
-    never leaves more memory outside it, so bisection finds both ends.
+    `turn` returns the change that a fraction requires, or None. A larger fraction never shrinks the
+    pool and never leaves more memory outside it, so bisection finds both ends.
     """
     least = _first(lambda step: turn(step / _STEPS) is not FractionDirection.RAISE)
     if least is None or turn(least / _STEPS) is not None:

@@ -131,8 +131,8 @@ class PoolSettings(Struct, frozen=True):
     states: StateSettings | None
     split: int | None
     """Multiple to which tokens are rounded when they are split between full and window layers: 1 up
-    to 0.5.6, the page size up to 0.5.10. These releases count tokens as if all layers held all of
-    them. None: each layer counts only the tokens that it holds."""
+    to 0.5.6, the page size up to 0.5.10. These releases first count tokens as if every layer held
+    every token. None: each layer counts only the tokens that it holds."""
     headroom: int
     """Tokens per running request that drafts use in addition to the pool (up to 0.5.6). They are
     added to the pool without being deducted from the budget. 0: none."""
@@ -142,7 +142,7 @@ class PoolSettings(Struct, frozen=True):
 
 
 class Pool(Struct, frozen=True):
-    """A pool that fits."""
+    """The pool that fits in some memory."""
 
     tokens: int
     """`max_total_num_tokens`: tokens in the layers that hold every token."""

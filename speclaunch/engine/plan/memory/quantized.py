@@ -58,7 +58,7 @@ class ExcludedModules(Struct, frozen=True):
         return _WRAPPERS.sub("model.", name).removeprefix("language_model.")
 
     def and_these(self, names: Iterable[str]) -> ExcludedModules:
-        """Return these exclusions plus more names."""
+        """Return these exclusions, extended by more names."""
         return ExcludedModules(self.names | frozenset(names), self.patterns)
 
     def __contains__(self, name: object) -> bool:

@@ -49,7 +49,7 @@ class GatheredSizes(Struct):
     context: int | None = None
     fraction: float | None = None
     terms: Terms | None = None
-    """None if one of the sizes is unknown."""
+    """The sizes that determine a start; None if any of them is unknown."""
     unknown: list[str] = []
 
     def collect(self, compute: Callable[[], _T]) -> _T | None:
@@ -175,8 +175,8 @@ def _estimates(plan: Plan, draft: bool) -> dict[str, Any]:
 
 
 _PREFILL_NEEDS = 4 << 30
-"""`_MIN_AUTO_PREFILL_CUDA_GRAPH_FREE_MEMORY_GB` (0.5.17 model_executor/model_runner_components/
-cuda_graph_setup.py:56)."""
+"""Free bytes below which the engine skips prefill graphs (0.5.17
+model_executor/model_runner_components/cuda_graph_setup.py:56)."""
 
 
 def _pool_settings(

@@ -57,8 +57,8 @@ describe the files."""
 def ratio_to_files(
     checkpoint: Checkpoint, counted: Mapping[WeightRole, int], head: int, *, is_draft: bool
 ) -> float | None:
-    """Return the ratio of the files' bytes to the bytes that the config implies; 1 without files,
-    None if they do not match.
+    """Return the ratio of the files' bytes to the bytes that the config implies; 1 if their size is
+    unknown, None if the two do not match.
 
     Files may lack or repeat weights that the config does not show: a tied head (`head`: its bytes,
     0 if already counted), a draft's embedding, MTP layers and their copies. Returns the ratio of
@@ -114,7 +114,8 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @cached_property
     def projections(self) -> Mapping[Shard, tuple[tuple[Matrix, Scheme | None], ...]]:
-        """One MLP projection of each shape, with its storage, by shard (layers are alike)."""
+        """MLP projections with their storage schemes, by shard: one of each shape, as layers are
+        alike."""
         found: dict[Shard, dict[tuple[object, ...], tuple[Matrix, Scheme | None]]] = {}
         for matrix in self.matrices:
             if matrix.role is WeightRole.BODY and matrix.name.endswith(_PROJECTIONS):
@@ -130,7 +131,7 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @cached_property
     def sums(self) -> dict[tuple[object, ...], tuple[float, float, Loaded]]:
-        """Cache of `_loaded_bytes`."""
+        """Cached results of `_loaded_bytes`."""
         return {}
 
 
@@ -402,8 +403,8 @@ def _files_ratio(
 def _evenly(
     checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], why: str
 ) -> MemorySize:
-    """Return the files' bytes divided evenly among ranks. Raises UnknownValueError if they are
-    unknown or include layers that are not loaded."""
+    """Return the files' bytes divided evenly among ranks. Raises UnknownValueError if the files'
+    size is unknown or includes layers that are not loaded."""
     total = checkpoint.weight_bytes
     name = checkpoint.architecture or ""
     own = is_draft_model(name)

@@ -178,8 +178,8 @@ def _running_requests(working: Working) -> None:
 
 
 def _deepseek_v4_runs(working: Working) -> bool:
-    """Set DeepSeek V4's request limit, which replaces speculation's; True if it applies (0.5.12 and
-    later)."""
+    """Set DeepSeek V4's request limit, which replaces speculation's (0.5.12 and later). Return True
+    if it was set."""
     names = ("DeepseekV4ForCausalLM",)
     if working.in_versions("<0.5.12") or not has_architecture(working, names):
         return False

@@ -32,12 +32,10 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+# a class, because a resolution enters about eighty contexts, and generators would cost more than
+# their bodies
 class _Deciding:
-    """Context that records its arguments as undecided if a fact is missing.
-
-    A class, because a resolution enters about eighty contexts, and generators would cost more than
-    their bodies.
-    """
+    """Context that marks its arguments as undecided if a fact is missing."""
 
     __slots__ = ("_before", "_names", "_working")
 
@@ -122,7 +120,7 @@ class Working:
         return self.plan.is_set(name)
 
     def number(self, name: str, default: int = 0) -> int:
-        """Return an integer value; `default` if this version lacks the argument."""
+        """Return an integer value; `default` if it is None or this version lacks the argument."""
         value = self.plan.value(name)
         return default if value is None else int(value)
 

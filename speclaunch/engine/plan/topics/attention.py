@@ -83,7 +83,7 @@ def absorbing_backends(settings: Settings) -> frozenset[str]:
 
 
 def absorbs(settings: Settings) -> bool:
-    """True if the target needs a backend that shares prefixes; False if unknown."""
+    """True if only `absorbing_backends` serve this target deterministically; False if unknown."""
     target = settings.facts.target
     known = _since(settings, (*_ABSORBED, *_NOT_CHOSEN_FOR))
     return target is not None and target.architecture in known

@@ -188,7 +188,7 @@ def dspark_by_flag(settings: Settings) -> bool:
 
 
 def dspark_is_spread(settings: Settings) -> bool:
-    """True if the engine would check DSPARK for DP attention. Raises UnknownValueError."""
+    """True if the engine's checks for DSPARK with DP attention apply. Raises UnknownValueError."""
     return attention_ranks(settings) > 1 or dspark_by_flag(settings)
 
 
