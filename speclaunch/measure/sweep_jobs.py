@@ -122,12 +122,12 @@ class Row(Struct, frozen=True):
     key: str
     verdict: JobVerdict
     reason: str | None = None
-    """Reason for refusal or failure; for a plan, the budget as text."""
+    """Reason for refusal or failure; for a plan, the budget as text; else None."""
     acceptance_length: float | None = None
     """Tokens per verify step; None without speculation or output."""
     ready_seconds: float | None = None
     kv_tokens: int | None = None
-    """Tokens in the KV cache, reported by the engine (for a plan: predicted)."""
+    """Tokens in the KV cache, reported by the engine (for a plan: predicted), or None."""
     engine: str | None = None
     log: str | None = None
     ended: str | None = None

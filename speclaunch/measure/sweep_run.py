@@ -181,7 +181,7 @@ def run_job(path: str, number: int) -> None:
 
 
 def _smoke(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool]) -> Row | None:
-    """Start, verify and stop with unchanged settings, so that the row describes them."""
+    """Return the row of a start with unchanged settings; None if the sweep stops meanwhile."""
     overridden = {override.lstrip("+~").partition("=")[0] for override in job.overrides}
     port = () if "args.port" in overridden else (f"args.port={free_port()}",)
     words = ["launch", *port, "--smoke", "--fresh", "--max-attempts=1"]

@@ -172,7 +172,7 @@ class EngineHistory:
 
     @property
     def finished(self) -> tuple[float, float] | None:
-        """Decoded tokens and verification steps of requests that finished during the history.
+        """Decoded tokens and verification steps of requests finished in the history, or None.
 
         The first token of a request comes from its prefill, without a verification.
         """
@@ -326,13 +326,13 @@ class WatchedEngine(Struct, kw_only=True):
     model: str | None = None
     algorithm: str | None = None
     speculation_share: float | None = None
-    """Share of the generated tokens that the draft proposed."""
+    """Share of the generated tokens that the draft proposed, 0 to 1; None if unknown."""
     verifications_5m: int | None = None
-    """Verification steps of the requests that finished in the last five minutes."""
+    """Verification steps of requests that finished in the last 5 minutes; None if unknown."""
     is_lifetime: bool = False
     """True if acceptance lengths are means since the start of the engine."""
     total: RankSpan | None = None
-    """Values of all ranks together."""
+    """Values of all ranks together; None if there are none."""
     ranks: list[RankSpan] = field(default_factory=list)
     workers: int | None = None
     workers_healthy: int | None = None

@@ -47,15 +47,15 @@ class LockedHardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     count: int = 1
     memory_mib: int | None = None
     capability: int | None = None
-    """CUDA compute capability: 90 for Hopper."""
+    """CUDA compute capability (90 for Hopper); None if not recorded."""
     driver: str | None = None
     cpu: str | None = None
-    """Model of the processor."""
+    """Model of the processor; None if not recorded."""
     cpus: int | None = None
     memory_gib: int | None = None
-    """Main memory in GiB."""
+    """Main memory in GiB; None if not recorded."""
     system: str | None = None
-    """Operating system, its release, and architecture."""
+    """Operating system, its release, and architecture; None if not recorded."""
 
 
 class LockedImage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -546,7 +546,7 @@ def _unknown_key(path: KeyPath, composition: Composition, role: _CheckedRole) ->
 
 
 def _known_keys(path: KeyPath) -> str | None:
-    """Return help for an unknown key: a similar key, or all keys of its section."""
+    """Return help for an unknown key (a similar key, or the keys of its section), or None."""
     model: Any = Deployment
     for part in path[:-1]:
         model = _below(model, str(part))

@@ -279,7 +279,7 @@ def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
 
 
 def _header(text: str) -> tuple[str | None, bool]:
-    """Return a header's package (as in Hydra's `_get_header_dict`), and True if it is certain."""
+    """Return a header's package or None (Hydra's `_get_header_dict`), and True if certain."""
     package = None
     for line in text[:_HEADER].splitlines():
         stripped = line.strip()

@@ -427,7 +427,7 @@ class Owned(Struct, frozen=True):
     pod: tuple[Dropped, ...] = ()
     envs: tuple[yaml.Node, ...] = ()
     name: str | None = None
-    """Name of the service or component; container names do not distinguish services."""
+    """Name of the service or component, if any; container names do not distinguish services."""
     steps: Steps = ()
     """Mappings on the path from the object to the container, each with its key."""
     item: int = 0

@@ -59,7 +59,7 @@ class VersionedCommand(Struct, frozen=True):
     words: EffectiveWords
     parsed: ParsedArguments
     note: str | None = None
-    """Reason for using a release other than the stated or newest one."""
+    """Reason for a release other than the stated or the newest; else None."""
     in_full: tuple[Problem, ...] = ()
     """Problems about the flags that were written in full."""
 
@@ -253,11 +253,11 @@ class Imported(Struct, frozen=True):
     secrets: Literals = field(default_factory=Literals)
     """Secrets in the command, which the recipe omits."""
     model: str | None = None
-    """Model path or hub name, for the description."""
+    """Model path or hub name, for the description; None if unknown."""
     command: Invocation | None = None
     """Command that was read, with its flags in full."""
     note: str | None = None
-    """Reason for using a release other than the stated or newest one."""
+    """Reason for a release other than the stated or the newest; else None."""
 
     def recipe(self, source: str) -> str:
         """Return the recipe, with `source` and every remark in its header."""

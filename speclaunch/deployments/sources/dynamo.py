@@ -123,7 +123,7 @@ def without_own(invocation: Invocation) -> Invocation:
 
 
 def _groups(words: Sequence[Word]) -> Iterator[tuple[list[Word], str | None]]:
-    """Yield each Dynamo option with its values, and every other token separately."""
+    """Yield Dynamo's options with values and the reason to drop them; other tokens with None."""
     at = 0
     while at < len(words):
         name, equals, _ = words[at].text.partition("=")

@@ -60,9 +60,9 @@ class EffectiveWords(Struct):
     elided: list[Word] = []
     """Tokens that may expand to any number of arguments, including none: `"$@"`, `...`."""
     config: Word | None = None
-    """File of `--config`, if it was not read."""
+    """File of a `--config` that was not read, or None."""
     model: Word | None = None
-    """Model path that `sglang serve` accepts without a flag."""
+    """Model path without a flag, which `sglang serve` accepts, or None."""
 
 
 def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:

@@ -83,7 +83,7 @@ class Word(Struct, frozen=True):
     inside: bool = False
     """True if an unknown value depends on the file, not on the environment."""
     condition: str | None = None
-    """Condition under which the token exists: "only under the condition of line 7"."""
+    """Condition under which the token exists: "only under the condition of line 7"; else None."""
 
     @property
     def has_alternatives(self) -> bool:
@@ -99,7 +99,7 @@ class Dropped(Struct, frozen=True):
     place: Place
     why: str
     is_lost: bool = False
-    """True if it would change the server's behavior; `import` then warns about it."""
+    """True if the part would change the server's behavior; `import` then warns about it."""
 
     def __post_init__(self) -> None:
         text = " ".join(self.text.split())
@@ -164,17 +164,17 @@ class Invocation(Struct, frozen=True):
     image: str | None = None
     """Container image that the command runs in, if the file sets it."""
     config: ConfigFile | None = None
-    """File of ``--config``; its meaning depends on the version that reads it."""
+    """File of ``--config``, if set; its meaning depends on the version that reads it."""
     refused: tuple[Problem, ...] = ()
     """Values that the engine rejects before its parser runs."""
     hardware: str | None = None
-    """GPUs that the file assigns to it, in the format of `--hardware`."""
+    """GPUs that the file assigns to the server, in the format of `--hardware`, or None."""
     directory: str | None = None
-    """Directory to which its script changes first (`cd`), relative to the starting directory."""
+    """Directory that its script enters first (`cd`), relative to the starting one, or None."""
     read_only: str | None = None
-    """Reason why the file's format prevents edits of its tokens in place."""
+    """Reason why the file's format prevents edits of its tokens in place; else None."""
     server_context: ServerContext | None = None
-    """Its role in a deployment, and the setup of its pod."""
+    """Role of the server in a deployment, and the setup of its pod; None if unknown."""
     added: tuple[Word, ...] = ()
     """Tokens that the platform appends. The engine gets them, but the file does not contain them.
 

@@ -579,7 +579,7 @@ def _members(
 def read_services(
     roots: Sequence[yaml.Node], document: Document
 ) -> Iterator[tuple[str | None, Service]]:
-    """Yield the Services among the objects of a file, each with its namespace."""
+    """Yield the Services among the objects of a file, each with its namespace or None."""
     for root in objects(roots, document):
         keys = nodes.entries(root)
         metadata = nodes.entries(keys.get("metadata"))

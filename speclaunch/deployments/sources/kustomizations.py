@@ -76,7 +76,7 @@ class JoinedDocument(Document):
         return 0
 
     def stretch(self, at: int) -> tuple[int, int]:
-        """Return the range of the file that the character is in."""
+        """Return the start and end of the file that contains the character."""
         if not self._parts:
             return super().stretch(at)
         index = self._part(at)

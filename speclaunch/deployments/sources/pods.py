@@ -61,7 +61,7 @@ class ConfigMaps(Struct, frozen=True):
         return found
 
     def config(self, path: str) -> ConfigFile | None:
-        """Return the `--config` file `path` if exactly one ConfigMap has a key of its name.
+        """Return the `--config` file `path`; None unless just one ConfigMap has its name as a key.
 
         Blank lines replace the manifest's preceding lines, so places in the text are exact.
         """
@@ -303,7 +303,7 @@ def settings(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
 
 
 def numeric(found: Setting | None) -> Setting | None:
-    """Return a setting with an integer instead of its text (`"8"`); others are unchanged."""
+    """Return a setting, as an integer if its text is one (`"8"`); None without a setting."""
     if found is not None and found.known and isinstance(found.value, str):
         text = found.value.strip()
         if _INTEGER.match(text) and len(text) < 19:

@@ -420,7 +420,7 @@ def _longest(texts: Sequence[PythonText]) -> list[PythonText]:
 
 
 def _image(tree: ast.Module) -> str | None:
-    """Return the SGLang image or release that the program names, if there is only one."""
+    """Return the SGLang image or release that the program names; None for none or several."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 300:

@@ -224,7 +224,7 @@ class ScopeContents(Struct):
     values: list[PythonValue] = []
     env: dict[str, Word] = {}
     gpus: str | None = None
-    """GPUs that a decorator states."""
+    """GPUs that a decorator states, or None."""
 
 
 class PythonProgram:

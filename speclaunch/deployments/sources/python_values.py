@@ -243,7 +243,7 @@ class PythonList(Struct):
     """Separator if the program joins the list into one text."""
     line: int = 0
     made_in: tuple[int | None, int] = (None, 0)
-    """Line of the condition and number of enclosing loops and branches at its creation."""
+    """Line of the condition, if any, and number of enclosing loops and branches at its creation."""
 
 
 class PythonTable(Struct):

@@ -512,7 +512,7 @@ def with_server_context(
 
 
 def _hosts(member: Member) -> tuple[Setting | None, Setting | None]:
-    """Return the number of hosts of one server, and the number of such servers."""
+    """Return the hosts of one server, and the number of such servers; None if unknown."""
     owner, server = member.owner, member.server
     if owner.nodes is None and owner.platform in _PARALLEL and server is not None:
         several = value_of(server.words, "--nnodes")

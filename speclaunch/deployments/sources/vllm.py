@@ -208,7 +208,7 @@ class VllmOption(Struct, frozen=True):
 
 
 def read_options(words: Sequence[Word]) -> tuple[Word | None, list[VllmOption]]:
-    """Return the positional model, and the options with their values."""
+    """Return the positional model or None, and the options with their values."""
     model: Word | None = None
     options: list[VllmOption] = []
     index = 0

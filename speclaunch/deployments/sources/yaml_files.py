@@ -339,7 +339,7 @@ def _task_image(keys: Mapping[str, yaml.Node], document: Document) -> str | None
 
 
 def _hardware(resources: yaml.Node | None) -> str | None:
-    """Return the GPUs of `resources` (dstack: `gpu: H100:8`, SkyPilot: `accelerators: …`)."""
+    """Return GPUs of `resources` (dstack `gpu: H100:8`, SkyPilot `accelerators: …`), or None."""
     keys = nodes.entries(resources)
     node = keys.get("accelerators", keys.get("gpu"))
     gpus = nodes.text(node)

@@ -47,18 +47,18 @@ class DeployOptions(Struct, frozen=True):
     speclaunch: SpeclaunchFrom | None = None
     """Source of speclaunch; None if the rendered command starts only the engine."""
     speclaunch_source: str | None = None
-    """Directory (or volume claim, `pvc:NAME`) with speclaunch's wheels or virtual environment."""
+    """Directory or volume claim (`pvc:NAME`) with speclaunch's wheels or environment, or None."""
     namespace: str | None = None
     rdma: str | None = None
-    """Resource of the cluster's plugin for RDMA devices: `rdma/ib`, or `rdma/ib:8` for 8."""
+    """Resource of the cluster's RDMA plugin (`rdma/ib`; `rdma/ib:8` for 8 devices), or None."""
     models: str | None = None
     """Storage of checkpoints: a directory of each host, `pvc:NAME`, or `emptyDir`. None: a volume
     of the platform, empty at first."""
     jit_cache: str | None = None
-    """Storage of kernels compiled at the start: a directory of each host, or `pvc:NAME`."""
+    """Storage of compiled kernels: a directory of each host, or `pvc:NAME`. None: automatic."""
     shared_dir: str | None = None
-    """Directory that all hosts share (or `pvc:NAME`): journals, the last known good settings, the
-    agreement of ranks."""
+    """Directory (or `pvc:NAME`) that all hosts share for journals, last known good settings and
+    the agreement of ranks, or None."""
     drain_seconds: int = 120
     """Seconds for running requests to finish when a server is stopped."""
     monitoring: Monitoring | None = None
@@ -73,7 +73,7 @@ class Needs(Struct, frozen=True):
     """
 
     start_seconds: int | None = None
-    """Worst-case duration of a start: plan/startup.py."""
+    """Worst-case duration of a start, computed by plan/startup.py."""
     start_why: str = ""
     """Text that lists the parts of `start_seconds`."""
     memory_bytes: int = 1 << 35
@@ -226,7 +226,7 @@ class RenderedCommand(Struct, frozen=True):
     platform_args: Mapping[str, tuple[str, ...] | None] = {}
     env: Mapping[str, str] = {}
     part: str | None = None
-    """`leader` or `worker`, if the hosts of one server have several commands."""
+    """`leader` or `worker` if the hosts of one server have several commands, else None."""
 
     def agrees(self, name: str, texts: tuple[str, ...] | None) -> bool:
         """True if a value read back from the text agrees with `platform_args`.

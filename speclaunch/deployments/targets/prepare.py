@@ -245,7 +245,7 @@ def _installed(
 
 
 def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str | None:
-    """Return the catalogue of a fork, from `--engine`, else from `engine.catalogue`."""
+    """Return the catalogue of a fork, from `--engine`, else from `engine.catalogue`, or None."""
     if engine_version is not None:
         return engine_version if forks.MARK in engine_version else None
     engine = recipe.deployment.engine

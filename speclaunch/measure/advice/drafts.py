@@ -84,7 +84,7 @@ class Way(Struct, frozen=True):
     arguments: Mapping[str, Any] = {}
     """Server arguments except `model_path`, by the newest engine's names."""
     option: str | None = None
-    """Source of the arguments in `conf/speculation/`."""
+    """Option in `conf/speculation/` that provides the arguments, or None."""
     confidence: str = "high"
     """Confidence in the pair: high, medium, low."""
     sources: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class Way(Struct, frozen=True):
     since: str = "0"
     """First release with the algorithm or a loader for the publisher's draft; `0`: all known."""
     mode: str | None = None
-    """The only mode of the target that the draft was trained for: `non-thinking`."""
+    """The only mode of the target that the draft was trained for (`non-thinking`), or None."""
     rank: int = 0
     """Rank by confidence in the pair; 0 is the best supported."""
     published: tuple[PublishedAcceptance, ...] = ()

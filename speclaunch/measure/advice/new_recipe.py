@@ -493,7 +493,7 @@ def _larger(request: RecipeRequest, tried: _Tried) -> str:
 
 
 def _fitting_hardware(request: RecipeRequest) -> str | None:
-    """Return the smallest sufficient hardware: more of the same GPUs, else larger GPUs."""
+    """Return the smallest sufficient hardware as text, preferably the same GPUs, or None."""
     here = request.lookup.hardware
     if here is None:
         return None

@@ -148,7 +148,7 @@ def head(planned: PlannedDeployment) -> str:
 
 
 def _key(finding: Finding, planned: PlannedDeployment) -> tuple[str, str, str]:
-    """Return a finding's key, independent of version and place."""
+    """Return a finding's code, severity and message without the version, to compare plans."""
     message = finding.message.replace(planned.version, "")
     return finding.code, finding.severity.value, message
 

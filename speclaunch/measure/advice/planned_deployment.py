@@ -424,11 +424,11 @@ class PlannedDeployment(Struct, frozen=True):
     skipped: tuple[SkippedRule, ...]
     command: PlannedCommand
     fitting: Fitting | None = None
-    """Settings that fit; only if requested."""
+    """Settings that fit; None unless requested."""
     margins: Margins | None = None
     """Certain, likely and possible memory fractions; None if unknown."""
     advice: Advice | None = None
-    """Best settings for a load; only if requested."""
+    """Best settings for a load; None unless requested."""
     engine_check: EngineCheck | None = None
     """Result of the engine check; None if it did not run."""
 

@@ -140,7 +140,7 @@ class MeasuredEngine:
 
     @property
     def pid(self) -> int | None:
-        """Process ID of the engine while it serves."""
+        """Process ID of the serving engine, or None."""
         attempts = self._attempts()
         found = attempts[-1].get("pid") if attempts else None
         return found if isinstance(found, int) else None
@@ -247,7 +247,7 @@ class RunningSide(Struct, frozen=True):
 
     @property
     def tokenizer(self) -> str | None:
-        """Tokenizer path that the server reports."""
+        """Tokenizer path that the server reports, or None."""
         found = self.info.get("tokenizer_path") or self.info.get("model_path")
         return str(found) if found else None
 
@@ -309,7 +309,7 @@ def server_url(text: str, option: str) -> str:
 
 
 def key_of_server(*, is_baseline: bool) -> str | None:
-    """Return the API key of a server from the environment."""
+    """Return the API key of a server from the environment, or None."""
     own = os.environ.get(KEY_AGAINST) if is_baseline else None
     return own or os.environ.get(KEY) or None
 
@@ -432,7 +432,7 @@ class Running:
 
     @property
     def pid(self) -> int | None:
-        """Process ID of the server if it is visible on this machine."""
+        """Process ID of the server; None if not visible on this machine."""
         parts = urlsplit(self.url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if not _is_here(parts.hostname or ""):

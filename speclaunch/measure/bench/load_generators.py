@@ -77,7 +77,7 @@ class RoundLoad(Struct, frozen=True):
     number: int
     seed: int
     key: str | None = None
-    """API key of the server."""
+    """API key of the server, or None."""
 
 
 class SglangGenerator:

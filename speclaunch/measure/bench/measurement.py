@@ -276,7 +276,7 @@ class ExpectedSide(Struct, frozen=True):
     speculates: bool
     drafts: int | None = None
     simulated: str | None = None
-    """Variable that simulates acceptance, if it is set and the side speculates."""
+    """Variable that simulates acceptance if set and the side speculates; else None."""
 
 
 class Objection(Struct, frozen=True):

@@ -63,7 +63,7 @@ class MeasuredRecord(Struct, frozen=True):
     accept_length: Number | None
     accepted_by_position: tuple[Share, ...]
     goodput: Number | None = None
-    """Requests per second within the requested bounds."""
+    """Requests per second within the requested bounds; null without bounds."""
     accept_length_per_request: Number | None = None
     """Mean of the requests' acceptance lengths; `accept_length` is the mean over verify steps."""
     verify_steps_by_accepted: tuple[int, ...] = ()
@@ -162,7 +162,7 @@ class SideMemory(Struct, frozen=True):
     bytes: int | None
     bytes_measured: str | None = None
     """`engine`: weights of the target, KV cache and graphs, as the engine reports them;
-    `resident`: all processes of an engine on a CPU."""
+    `resident`: all processes of an engine on a CPU; null: not measured."""
 
 
 class StopRecord(Struct, frozen=True):
@@ -189,7 +189,7 @@ class CertificateDocument(Struct, frozen=True, kw_only=True):
     sentence: str
     error_rate: Annotated[float, Meta(gt=0, lt=1)]
     measured: str | None
-    """Time of the last round."""
+    """Time of the last round; null if unknown."""
     hardware: str | None
     sides: tuple[SideRecord, ...]
     """Candidate first."""

@@ -282,7 +282,7 @@ class RunRecord(Struct, frozen=True, forbid_unknown_fields=True):
     acceptance_length: float | None
     answers: int
     differs: str | None
-    """First greedy answer that differs from the other release's."""
+    """First greedy answer that differs from the other release's; null if none is known."""
     broken_fields: list[str]
     """Request fields that speculation changes, documented or not; empty if not checked."""
 

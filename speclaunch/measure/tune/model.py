@@ -329,7 +329,7 @@ def _gamma(trials: Sequence[Trial], hits: Sequence[float]) -> float:
 
 
 def _costs(trials: Sequence[Trial]) -> tuple[float, float, float]:
-    """Return the nonnegative costs with the least squared relative errors.
+    """Return the nonnegative costs a, b and c with the least squared relative errors.
 
     All subsets of nonzero costs are tried; the best nonnegative solution is returned.
     """

@@ -274,7 +274,7 @@ class StoredStarts(Struct, frozen=True):
     failed: Mapping[str, str] = {}
     """Settings that could not be measured, with reasons."""
     verified: Verified | None = None
-    """Result of the last comparison of the best settings."""
+    """Result of the last comparison of the best settings; None before the first."""
     compared: int = 0
     """Engine starts of comparisons, including comparisons that do not count."""
 
@@ -410,7 +410,7 @@ def next_trial(
 def _neighbor(
     space: Sequence[DraftSetting], tried: Collection[DraftSetting], best: DraftSetting
 ) -> DraftSetting | None:
-    """Return an untried neighbor of the best NGRAM setting, whose acceptance no model predicts."""
+    """Return an untried neighbor of the best NGRAM setting (no model predicts it), or None."""
     if any(setting.steps for setting in space):
         return None
     order = sorted({*space, best}, key=lambda setting: setting.tokens)
