@@ -434,7 +434,7 @@ class AcceptanceChange(Struct, frozen=True):
     """Verification steps that show the change."""
 
     def __str__(self) -> str:
-        what = "acceptance length dropped" if self.is_drop else "acceptance length is back"
+        what = "acceptance length dropped" if self.is_drop else "acceptance length recovered"
         return (
             f"{what}: {self.length:.2f} over {self.steps:,} verification steps, "
             f"usually {self.baseline:.2f}"

@@ -217,8 +217,8 @@ def of_baseline(report: Report) -> list[str]:
     lines = [f"{many(report.known, 'known finding')} in the baseline"] if report.known else []
     if report.gone:
         lines.append(
-            f"{many(len(report.gone), 'finding')} of the baseline no longer found; update it with "
-            "--write-baseline:"
+            f"{many(len(report.gone), 'baseline finding')} no longer found; update the baseline "
+            "with --write-baseline:"
         )
         lines += [
             f"  {known.code} in {known.path}: {known.message}"

@@ -38,7 +38,7 @@ def failure(name: str, conclusion: Conclusion) -> LaunchError:
 
     outcome = conclusion.outcome
     if outcome.served and outcome.ending in (Ending.DIED, Ending.HUNG, Ending.DEGRADED):
-        what = f"{name} was serving and stopped"
+        what = f"{name} stopped while serving"
     else:
         where = outcome.steps[-1].phase.value if outcome.steps else "start"
         what = f"{name} failed at '{where}'"

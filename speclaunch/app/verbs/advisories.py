@@ -135,7 +135,7 @@ def _of_files(
     Raises InputError.
     """
     if options.role is not None:
-        raise InputError("--role selects a role of a recipe", help="write recipe=FILE")
+        raise InputError("--role needs a recipe", help="name one with recipe=FILE")
     same = ("engine", "hardware", "models", "online", "assume", "config_dir")
     values = {name: getattr(options, name) for name in same}
     plans: list[tuple[str, Plan]] = []

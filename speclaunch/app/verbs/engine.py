@@ -106,7 +106,7 @@ def remove(options: EngineRemoveOptions) -> None:
     if release not in RELEASES or not engine.venv.exists():
         raise InputError(
             f"SGLang {release} for the CPU is not installed",
-            help="`speclaunch engine ls` lists the installed engines",
+            help="list the installed engines: speclaunch engine ls",
         )
     remove_engine(engine)
     out().print(f"SGLang {release} for the CPU is removed")
@@ -260,7 +260,7 @@ def remove_judge(options: JudgeRemoveOptions) -> None:
     name = options.name
     if not remove(name):
         names = [path.name for path in judges_home().glob("[!.]*")]
-        hint = suggest(name, names) or "`speclaunch engine judge ls` lists them"
+        hint = suggest(name, names) or "list the judges: speclaunch engine judge ls"
         raise InputError(f"there is no judge {name!r}", help=hint)
     out().print(f"judge {name} is removed")
 

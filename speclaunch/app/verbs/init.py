@@ -86,7 +86,7 @@ def show_drafts(console: Console, found: DraftListing, *, everything: bool = Fal
     hidden = len(found.ways) - len(shown)
     if hidden:
         console.print()
-        console.print(Text(f"{hidden} more are accepted by no release (--all shows them)", "dim"))
+        console.print(Text(f"no release accepts {hidden} more (--all shows them)", "dim"))
 
 
 def _show_published(console: Console, found: Sequence[PublishedAcceptance], target: str) -> None:
@@ -240,7 +240,7 @@ def init(options: InitOptions) -> None:
     if declare(hardware).vendor is Vendor.CPU:
         raise InputError(
             "init writes recipes for GPUs only",
-            help="`speclaunch recipes` lists recipes for the CPU engine (cpu_…)",
+            help="choose a recipe for the CPU engine (cpu_…): speclaunch recipes",
         )
     sources = lookup(options.models, hardware, online=options.online, assume=options.assume)
     request = RecipeRequest(
@@ -273,7 +273,7 @@ def init(options: InitOptions) -> None:
         _write(path, made.text)
     _conclude(made, path)
     if is_taken:
-        note = f"note: --force replaced {path}; use --overwrite for that, not --force"
+        note = f"note: --force replaced {path}; to replace a file, use --overwrite"
         err().print(note)
 
 
@@ -325,7 +325,7 @@ def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:
         err().print(f"warning: {warning}", style="yellow")
     if path is not None:
         err().print(f"wrote {path}")
-        err().print(f"speclaunch recipe={path} launches it.", style="dim")
+        err().print(f"Launch it: speclaunch recipe={path}", style="dim")
 
 
 class Answers(Struct, frozen=True):

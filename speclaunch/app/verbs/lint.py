@@ -311,7 +311,7 @@ def output(
     taken = {Path(path).resolve() for path in linted if path != "-"} if files else set()
     for path, _ in written:
         if path.resolve() in taken and (path.is_file() or not path.exists()):
-            raise InputError(f"--output-file {path}: already linted or named twice")
+            raise InputError(f"--output-file {path}: also linted, or named twice")
         taken.add(path.resolve())
     return LintOutput(shown or LintFormat.TEXT, written, annotates)
 

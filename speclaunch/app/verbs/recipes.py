@@ -41,7 +41,7 @@ def copy(options: CopyOptions) -> None:
     except OSError as error:
         raise InputError(f"cannot write {target}: {error.strerror}") from error
     out().print(f"{target}")
-    err().print(f"speclaunch recipe={target} launches it.", style="dim")
+    err().print(f"Launch it: speclaunch recipe={target}", style="dim")
 
 
 def schema(options: SchemaOptions) -> None:

@@ -433,7 +433,9 @@ def _write(
     name, overrides = split_recipe(options.words)
     path = find_recipe(name, settings.config_dirs)
     if upgrade.verdict is UpgradeVerdict.NOT_SAFE and not options.force:
-        err_lines().print(f"{path} is unchanged: the verdict is not safe (--force writes it)")
+        err_lines().print(
+            f"{path} is unchanged: the verdict is `not safe`; migrate anyway with --force"
+        )
         return
     found = recipe_for(options.words, settings.to, settings.config_dirs, python=python)
     recipe = found.load()

@@ -56,7 +56,7 @@ def explain_code(code: str) -> None:
     if found is None:
         known = [rule["code"] for rule in listed()] + [rule["name"] for rule in listed()]
         near = suggest(code.strip().upper(), known) or suggest(code.strip().lower(), known)
-        raise InputError(f"unknown rule {code!r}", help=near or "`speclaunch rules` lists them")
+        raise InputError(f"unknown rule {code!r}", help=near or "list the rules: speclaunch rules")
     text = explained(found)
     if is_drawn(sys.stdout):
         from rich.markdown import Markdown

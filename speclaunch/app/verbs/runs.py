@@ -293,7 +293,7 @@ def logs(options: LogsOptions) -> None:
     run = _chosen(options.name)
     log = run.directory / OUTPUT if options.own else _log(run, options.attempt)
     if log is None or not (log.exists() or options.follow):
-        help_ = f"`speclaunch runs show {run.name}` lists its logs"
+        help_ = f"list its logs: speclaunch runs show {run.name}"
         raise InputError(f"{run.name} has no such log", help=help_)
     follower = Follower(log)
     last: deque[str] = deque(maxlen=options.tail)

@@ -297,7 +297,7 @@ def _change(question: TuningTask, winner: Compared) -> Tuned | None:
     except InputError as error:
         if question.options.write or question.options.output_file is not None:
             raise
-        err_lines().print(f"no diff: {error}")
+        err_lines().print(f"cannot show a diff: {error}")
         return None
 
 

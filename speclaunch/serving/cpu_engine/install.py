@@ -159,9 +159,9 @@ def choose(probe: Probe, torch_index: str | None) -> TorchSource:
         TORCH,
         (),
         "pip's own configuration",
-        f"no CPU build of torch is available ({CPU_INDEX}: {why}): downloading the GPU build, "
-        "about 2.7 GB, 5.3 GB on disk; to avoid it, stop and set --torch-index URL to an index of "
-        "CPU builds",
+        f"downloading the GPU build of torch (2.7 GB, 5.3 GB on disk), because no CPU build is "
+        f"available ({CPU_INDEX}: {why}); to avoid this, press Ctrl-C and set --torch-index to an "
+        "index of CPU builds",
         GPU_BUILD_BYTES,
     )
 

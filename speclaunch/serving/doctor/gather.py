@@ -445,7 +445,7 @@ def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | 
             raise error.for_user(is_installed(cpu)) from None
     if not runtime.executed:
         why = f"{runtime.interpreter} was not executed, because it is named in a file"
-        return runtime, UnknownFact("packages", why, "allow it: --trust-engine")
+        return runtime, UnknownFact("packages", why, "add --trust-engine to execute it")
     try:
         return runtime, read_packages(runtime.interpreter)
     except (LaunchError, OSError) as error:

@@ -138,7 +138,7 @@ def _running_holder(path: Path) -> Holder | None:
 
 def _remedy(name: str, holder: Holder) -> str:
     run = Path(holder.run).name
-    stop = f"`speclaunch stop {run}` ends it" if run else "`speclaunch ps` shows it"
+    stop = f"or end the launch: speclaunch stop {run}" if run else "or end that launch"
     if name.startswith("port-"):
         return f"choose another port: args.port=…; {stop}"
     return f"choose other GPUs (CUDA_VISIBLE_DEVICES, args.base_gpu_id), or share: \
@@ -257,13 +257,13 @@ def find_run(name: str, directory: Path | None = None, *, alive: bool = False) -
     if not runs and not alive:
         where = directory or default_directory()
         raise InputError(
-            f"no launch is recorded in {where}", help="speclaunch recipe=NAME launches one"
+            f"no launch is recorded in {where}", help="start a launch: speclaunch recipe=NAME"
         )
     what = "no engine of that name is running" if alive else "no launch of that name is recorded"
     from speclaunch.engine import suggest  # noqa: PLC0415 - for a mistake
 
     hint = suggest(name, [run.name for run in runs])
-    listing = "`speclaunch ps` lists them" if alive else "`speclaunch runs` lists them"
+    listing = "list them with `speclaunch ps`" if alive else "list them with `speclaunch runs`"
     raise InputError(f"{name}: {what}", help=hint or listing)
 
 

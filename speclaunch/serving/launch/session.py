@@ -180,7 +180,7 @@ class Session(Struct):
         try:
             rungs, stop = outlook(limited, lambda changes: self.plan_with({**begun, **changes}))
         except UnknownValueError as error:
-            return (), f"the steps are unknown: {error}"
+            return (), f"the recovery steps are unknown: {error}"
         return rungs, stop.why
 
     def predicted_rung(self) -> Rung | None:
@@ -305,7 +305,7 @@ class Session(Struct):
         try:
             step = ladder(attempts)
         except UnknownValueError as error:
-            return LadderEnd(f"the next step is unknown: {error}")
+            return LadderEnd(f"the next recovery step is unknown: {error}")
         return step if isinstance(step, Rung) else LadderEnd(step.why, step.help)
 
     def write_lock(self, changes: Mapping[str, Any], accept_length: float | None) -> Path:

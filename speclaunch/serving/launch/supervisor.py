@@ -419,7 +419,7 @@ class _Run:
 
     def _why_it_ended(self) -> str:
         if self._engine.guard_lost:
-            return "its guard process was killed, and the engine with it"
+            return "the engine's guard process was killed, which also killed the engine"
         tail = read_tail(self._order.log)
         code = self._engine.exit_code
         return last_error(tail) or dead_process(tail) or describe_exit(code)

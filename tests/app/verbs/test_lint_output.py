@@ -127,7 +127,7 @@ def test_what_cannot_be_a_file_is_told_before_anything_is_checked(
 def test_no_file_is_written_over_or_twice(files: Path, more: list[str]) -> None:
     (files / "link.sh").symlink_to("bad.sh")
     done = lint(files, "bad.sh", "good.sh", *ENGINE, *more)
-    assert done.returncode == 2 and "already linted or named twice" in done.stderr
+    assert done.returncode == 2 and "also linted, or named twice" in done.stderr
     assert (files / "bad.sh").read_text() == BAD and not (files / "x").exists()
 
 

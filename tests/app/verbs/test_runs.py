@@ -191,7 +191,7 @@ def test_what_is_not_there_is_said_plainly(run: Run) -> None:
     for words, code, said in (
         (("runs",), 0, "no recorded launch"),
         (("runs", "show"), 2, "no launch is recorded in "),
-        (("runs", "show", "x"), 2, "speclaunch recipe=NAME launches one"),
+        (("runs", "show", "x"), 2, "start a launch: speclaunch recipe=NAME"),
         (("ps",), 0, "no engine is running"),
         (("stop",), 3, "no engine is running"),
         (("stop", "x"), 2, "no engine of that name"),

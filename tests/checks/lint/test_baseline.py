@@ -77,7 +77,7 @@ def test_what_is_no_longer_found_is_named(old: Place) -> None:
     old.write("scripts/b.sh", "sleep 1\n")
     (old.folder / "scripts/a.sh").unlink()
     done = lint(old, "scripts", "serve.sh", "--baseline", "known.json")
-    assert "3 findings of the baseline no longer found" in done.out
+    assert "3 baseline findings no longer found" in done.out
     assert "SPL001 in scripts/b.sh: " in done.out
     told = json.loads(
         lint(old, "scripts", "--baseline", "known.json", "--output-format", "json").out

@@ -58,7 +58,7 @@ def pip_install(found: MachineFacts, *requirements: str) -> tuple[str, bool]:
     """Return the fix that installs packages for the engine, and True if it is a shell command."""
     runtime = found.runtime
     if not isinstance(runtime, Runtime):
-        return f"install {', '.join(requirements)} next to the engine", False
+        return f"install {', '.join(requirements)} in the engine's environment", False
     python = str(runtime.interpreter)
     if isinstance(found.packages, Packages) and not found.packages.has_pip:
         argv = ["uv", "pip", "install", "--python", python, *requirements]
@@ -70,7 +70,7 @@ def pip_install(found: MachineFacts, *requirements: str) -> tuple[str, bool]:
 def _engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[CheckLine]:
     runtime = found.runtime
     if isinstance(runtime, NoAnswer):
-        text = f"cannot query its interpreter: {runtime.why}"
+        text = f"cannot query the engine's interpreter: {runtime.why}"
         fix = "set another interpreter: engine.python=/path/to/python"
         yield CheckLine("engine", CheckState.UNKNOWN, text, fix=fix)
         return

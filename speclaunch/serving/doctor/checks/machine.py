@@ -256,7 +256,7 @@ def check_driver(found: MachineFacts) -> Iterator[CheckLine]:
             CheckState.ERROR,
             f"NVIDIA driver {driver}, but torch {torch.version} is a build without CUDA",
             "the engine would not see the GPU",
-            "install a CUDA build of torch next to the engine",
+            "install a CUDA build of torch in the engine's environment",
         )
     else:
         yield _compared(found, driver, torch.cuda)

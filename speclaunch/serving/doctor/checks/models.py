@@ -113,7 +113,9 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
     why = "the first start downloads it"
     if size is None and model.unknown is not None:
         hint = "--online" in (model.unknown.help or "")
-        why += "; --online shows its size" if hint else f"; its size: {model.unknown.why}"
+        why += (
+            "; --online shows its size" if hint else f"; its size is unknown: {model.unknown.why}"
+        )
     why += _elsewhere(model)
     return CheckLine(
         "model",

@@ -51,13 +51,13 @@ _FILE_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, 
 """Errors that concern one file, not the directory."""
 _LINKS = "choose a directory on a file system with hard links (NFS, Lustre, a local disk)"
 _HELP = {
-    errno.ENOSPC: "free space on it",
-    errno.EDQUOT: "free space on it",
-    errno.EROFS: "mount it writable",
+    errno.ENOSPC: "free some space on its disk",
+    errno.EDQUOT: "free some space, or raise the quota",
+    errno.EROFS: "mount its file system writable",
     errno.EACCES: "give this user write access",
     errno.EPERM: _LINKS,
     errno.ENOTSUP: _LINKS,
-    errno.ESTALE: "mount it again",
+    errno.ESTALE: "mount its file system again",
 }
 
 

@@ -246,7 +246,7 @@ def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decis
     )
     attempts = [attempt for attempt in found if attempt is not None]
     if not attempts:
-        return no_more("the failure report of that rank is not valid")
+        return no_more(f"the failure report of {last.name.member} is invalid")
     rung = ladder(attempts)
     if not isinstance(rung, Rung):
         return no_more(rung.why, rung.help)
@@ -383,7 +383,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         )
         name, generation = self._mine.name, membership.generation
         self.observer.note(
-            f"{name.member}, life {name.life}, agrees with the other ranks in "
+            f"{name.member} (life {name.life}) agrees on settings with the other ranks in "
             f"{self.group.directory / self.group.job} (generation {generation})"
         )
 
@@ -537,7 +537,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             return None
         error, seconds = self._keeper.error, self.group.lease_seconds
         why = str(error) if error else f"{self.group.directory} does not answer"
-        return f"the lease of this rank has expired, so it stops serving: {why} (for {seconds:g} s)"
+        return f"this rank stops serving, because its lease of {seconds:g} s has expired: {why}"
 
     def _interrupted(self) -> Conclusion:
         self._end_all()

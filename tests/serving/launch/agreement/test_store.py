@@ -95,7 +95,7 @@ def test_a_full_disk_is_named_and_the_heartbeat_goes_on(small_disk: Path) -> Non
             filler.flush()
     with pytest.raises(StoreError, match="No space left on device") as failed:
         store.create("epoch", b"x" * 8192)
-    assert failed.value.help == "free space on it"
+    assert failed.value.help == "free some space on its disk"
     store.overwrite("beat", dump_state(RankState(2)))
     assert load_state(store.read("beat") or b"") == RankState(2)
     assert sorted(store.names()) == ["beat", "filler"]
@@ -105,8 +105,8 @@ def test_a_full_disk_is_named_and_the_heartbeat_goes_on(small_disk: Path) -> Non
 @pytest.mark.parametrize(
     ("number", "remedy"),
     [
-        (errno.EROFS, "mount it writable"),
-        (errno.ESTALE, "mount it again"),
+        (errno.EROFS, "mount its file system writable"),
+        (errno.ESTALE, "mount its file system again"),
         (errno.EPERM, "hard links"),
         (errno.EIO, "mounted on every host"),
     ],

@@ -64,7 +64,9 @@ def extend_attention_cpu(
     """
     _refuse(key_buffer, value_buffer, k_scale, v_scale, is_cross_attn, encoder_lens, sinks)
     if tree_mask is not None and sliding_window > 0:
-        raise NotImplementedError("a draft tree in a layer with a sliding window")
+        raise NotImplementedError(
+            "the CPU engine supports no draft tree in layers with a sliding window"
+        )
     mask_start = 0
     batch = zip(
         req_pool_indices.tolist(),
@@ -76,7 +78,7 @@ def extend_attention_cpu(
     for row, length, new, start in batch:
         if not 0 <= new <= length <= req_to_token.shape[1]:
             raise ValueError(
-                f"{new} new of {length} positions in a table of {req_to_token.shape[1]}"
+                f"{new} new of {length} positions do not fit a table of {req_to_token.shape[1]}"
             )
         if new == 0:
             continue
@@ -85,7 +87,7 @@ def extend_attention_cpu(
         if tree_mask is not None:
             part = tree_mask.reshape(-1)[mask_start : mask_start + new * new]
             if part.numel() != new * new:
-                raise ValueError(f"the tree mask ends within a request of {new} draft tokens")
+                raise ValueError(f"the tree mask is too short for {new} draft tokens")
             visible[:, prefix:] = part.view(new, new)
             mask_start += new * new
         elif is_causal:
@@ -135,7 +137,7 @@ def decode_attention_cpu(
         value_buffer[loc] = v.reshape(-1, *value_buffer.shape[1:]).to(value_buffer.dtype)
     longest = int(seq_lens.max()) if seq_lens.numel() else 0
     if longest > req_to_token.shape[1]:
-        raise ValueError(f"{longest} positions in a table of {req_to_token.shape[1]}")
+        raise ValueError(f"{longest} positions do not fit a table of {req_to_token.shape[1]}")
     if longest == 0:
         o.zero_()
         return
@@ -186,15 +188,19 @@ def _refuse(
     sinks: torch.Tensor | None,
 ) -> None:
     if is_cross_attn or encoder_lens is not None:
-        raise NotImplementedError("cross attention on the CPU engine")
+        raise NotImplementedError("the CPU engine does not support cross attention")
     if sinks is not None:
-        raise NotImplementedError("attention sinks on the CPU engine")
+        raise NotImplementedError("the CPU engine does not support attention sinks")
     if k_scale != 1.0 or v_scale != 1.0 or not key_buffer.dtype.is_floating_point:
-        raise NotImplementedError("a quantized KV cache on the CPU engine")
+        raise NotImplementedError("the CPU engine does not support a quantized KV cache")
     if key_buffer.dtype.itemsize == 1:
-        raise NotImplementedError(f"a KV cache of {key_buffer.dtype} on the CPU engine")
+        raise NotImplementedError(
+            f"the CPU engine does not support a KV cache of {key_buffer.dtype}"
+        )
     if key_buffer.data_ptr() == value_buffer.data_ptr():
-        raise NotImplementedError("MLA (keys and values in one buffer) on the CPU engine")
+        raise NotImplementedError(
+            "the CPU engine does not support MLA (keys and values in one buffer)"
+        )
 
 
 def build_draft_decode_metadata_cpu(
