@@ -73,7 +73,7 @@ class InitOptions(VerbOptions):
         "--algorithm",
         metavar="NAME",
         help="Speculation method: mtp, eagle3, eagle2, dflash, dspark, standalone, ngram. "
-        "Default: the best-supported method that works.",
+        "Default: selected as described above.",
     )
     draft = option(
         str, "--draft", metavar="NAME", help="Draft to use, as listed by `speclaunch drafts`."

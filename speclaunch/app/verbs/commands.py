@@ -195,17 +195,22 @@ def _not_loaded() -> None:
 def _add(group: typer.Typer, verb: Verb) -> None:
     if not verb.below:
         command = type("Command", (_Command,), {"verb": verb})
-        group.command(verb.name, cls=command, help=verb.help)(_function(verb))
+        group.command(verb.name, cls=command, help=verb.help, short_help=verb.summary)(
+            _function(verb)
+        )
         return
+    text = f"{verb.help}\n\nDefault command: `ls`." if verb.where else verb.help
     made = typer.Typer(
         cls=_Bench if verb.name == "bench" else type("Group", (_Group,), {"verb": verb}),
         rich_markup_mode=None,
-        help=verb.help,
+        help=text,
+        short_help=verb.summary,
+        subcommand_metavar="[COMMAND] [ARGS]…" if verb.where else "COMMAND [ARGS]…",
         invoke_without_command=bool(verb.where),
         no_args_is_help=not verb.where and verb.name != "bench",
     )
     if verb.where:
-        made.callback(help=verb.help)(_function(verb))
+        made.callback(help=text)(_function(verb))
     for below in verb.below:
         _add(made, below)
     group.add_typer(made, name=verb.name)

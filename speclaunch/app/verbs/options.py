@@ -259,7 +259,7 @@ ROLE = option(
     "--role",
     metavar="NAME",
     section="Deployment",
-    help="Role of a recipe with several roles.",
+    help="Role to use, if the recipe has several.",
 )
 SELECT = repeated(
     str,
@@ -281,6 +281,6 @@ TIMEOUT = option(
 TRUST_ENGINE = flag(
     "--trust-engine",
     section="Facts",
-    help="Run the recipe's interpreter (engine.python) to identify the engine, even if "
-    "this verb starts no engine.",
+    help="Allow the recipe's interpreter (engine.python) to run before launch, to identify the "
+    "engine.",
 )

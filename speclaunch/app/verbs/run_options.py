@@ -556,9 +556,9 @@ class BisectOptions(VerbOptions):
         metavar="RATE",
         least=0,
         most=0.4,
-        help="Fraction of starts that give a wrong result. bisect restarts releases until the "
-        "result is 99% certain. With 0, it checks each release once. By default, it starts each "
-        "release once, and repeats the check until one outcome leads by four.",
+        help="Expected fraction of starts with a wrong result. bisect restarts releases until the "
+        "pair is 99% certain; with 0, it checks each release once. Default: one start per release; "
+        "the check is repeated until good or bad leads by four.",
     )
     engine_python = ENGINE_PYTHON
     timeout = option(

@@ -202,7 +202,7 @@ class PlanOptions(VerbOptions):
     words = repeated(
         str,
         is_required=True,
-        metavar="RECIPE… [key=value]…",
+        metavar="RECIPE [RECIPE|key=value]…",
         help="Recipe (`recipe=NAME`, `NAME` or a path) and Hydra overrides. With several recipes, "
         "plan shows their differences. An override applies to the preceding recipe, or to all "
         "if it comes first.",

@@ -115,7 +115,7 @@ VERBS = (
                 "compare",
                 "bench:compare",
                 "run_options:BenchCompareOptions",
-                "Compare two certificates: the ratio of their speed-ups, with an interval.",
+                "Compare two saved measurements: the ratio of their speed-ups, with an interval.",
                 "old.json new.json",
             ),
         ),
@@ -276,7 +276,7 @@ VERBS = (
         "advisories",
         "advisories:list_advisories",
         "change_options:AdvisoriesListOptions",
-        "List known engine bugs by release and configuration, or check a deployment against them.",
+        "List known engine bugs, or check a deployment against them.",
         "--engine 0.5.16",
         (
             Verb(
@@ -324,7 +324,7 @@ VERBS = (
         "runs",
         "runs:list_runs",
         "run_options:RunsOptions",
-        "List launches, or show one in detail.",
+        "List, show or prune launches.",
         "show last",
         below=(
             Verb(
@@ -354,7 +354,7 @@ VERBS = (
         "recipes",
         "recipes:list_recipes",
         "change_options:RecipesOptions",
-        "List the recipes shipped with speclaunch, or copy one.",
+        "List or copy the recipes shipped with speclaunch.",
         "cp eagle3_llama8b mine.yaml",
         below=(
             Verb(
@@ -374,7 +374,7 @@ VERBS = (
                 "schema",
                 "recipes:schema",
                 "change_options:SchemaOptions",
-                "Write the JSON schema of recipes for editors and other checkers.",
+                "Write a JSON Schema of recipes, for editors and validators.",
                 "--output recipe.schema.json",
             ),
         ),
@@ -405,7 +405,7 @@ VERBS = (
                 "catalogue",
                 "",
                 _NONE,
-                "Show or add the server arguments of SGLang versions.",
+                "Show or add catalogues: the server arguments of SGLang versions.",
                 "show speculative_algorithm",
                 below=(
                     Verb(
@@ -461,7 +461,7 @@ VERBS = (
         "models",
         "",
         _NONE,
-        "Store checkpoint facts in a repository, and inspect checkpoint files.",
+        "Save checkpoint facts in your repository, and inspect checkpoint files.",
         "pull recipe=eagle3_llama8b",
         below=(
             Verb(
