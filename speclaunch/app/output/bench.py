@@ -28,7 +28,7 @@ from speclaunch.measure import (
 
 
 class InCell(Protocol):
-    """Fields that identify a cell."""
+    """Fields that identify a cell: workload, context length and concurrency."""
 
     @property
     def workload(self) -> str:
@@ -105,7 +105,7 @@ def intervals_mean(found: CertificateDocument) -> list[str]:
 
 
 def published(found: CertificateDocument | SingleDocument) -> list[tuple[str, bool]]:
-    """Return a line per cell with its published acceptance; True marks cells far below it."""
+    """Return a line per cell that has published values; True if the cell is far below them."""
     lines = []
     for cell in found.published:
         below = "far below the " if cell.far_below else ""
@@ -283,7 +283,7 @@ def columns(found: CertificateDocument) -> list[str]:
 
 
 def row(found: CertificateDocument, cell: CellRecord) -> list[str]:
-    """Return the text of all columns except the last, which is the claim."""
+    """Return the texts of a cell for all columns except the last, the claim."""
     ours, theirs = cell.candidate, cell.baseline
     return [
         cell.workload,

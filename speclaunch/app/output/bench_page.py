@@ -23,7 +23,7 @@ _RATIOS = (1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 4, 5, 7, 8, 9, 10)
 """Possible labels of a ratio scale, between two powers of ten."""
 _STEPS = (1, 2, 2.5, 5, 10)
 _TICKS = 6
-"""Maximum labels of a scale."""
+"""Maximum number of labels on an axis."""
 MOST_LABELS = 8
 """Maximum number of labeled points; more labels do not fit, but the table has all numbers."""
 _TOTAL = 100.0
@@ -36,18 +36,18 @@ _SHORTEST = 1e-12
 
 
 class Tick(Struct, frozen=True):
-    """Label of a scale: position and text."""
+    """Label of an axis: position and text."""
 
     at: float
     text: str
 
 
 QUARTERS = tuple(Tick(HEIGHT * (1 - part / 4), f"{25 * part}%") for part in range(5))
-"""Scale of shares."""
+"""Labels of an axis from 0% to 100%."""
 
 
 class RatioPoint(Struct, frozen=True):
-    """Speed-up of a cell: `at` across; `ratio`, `low` and `high` down from the top."""
+    """Speed-up of a cell: `at` in percent of the width; `ratio`, `low`, `high` in pixels down."""
 
     at: float
     ratio: float
@@ -75,7 +75,7 @@ class Curve(Struct, frozen=True):
 
 
 class Dot(Struct, frozen=True):
-    """Labeled point of a chart line: `at` across, `down` from the top."""
+    """Labeled point of a line: `at` in percent of the width, `down` in pixels from the top."""
 
     at: float
     down: float
@@ -83,7 +83,7 @@ class Dot(Struct, frozen=True):
 
 
 class ShareLine(Struct, frozen=True):
-    """Acceptance of a workload by position, from position 1."""
+    """Acceptance rate of a workload by draft position, from position 1."""
 
     name: str
     dots: tuple[Dot, ...]
@@ -95,7 +95,7 @@ class ShareLine(Struct, frozen=True):
 
 
 class SharePlot(Struct, frozen=True):
-    """Acceptance by position, one line per workload."""
+    """Chart of acceptance by draft position, one line per workload."""
 
     lines: tuple[ShareLine, ...]
     positions: tuple[Tick, ...]
@@ -143,7 +143,7 @@ TIMES = (
 
 
 def ratio_scale(cells: Sequence[CellRecord]) -> tuple[float, float]:
-    """Return the range of all intervals, including 1."""
+    """Return the lowest and highest ratio of a chart that shows all intervals, and 1."""
     low = min(1.0, *(cell.speed_up.low for cell in cells))
     high = max(1.0, *(cell.speed_up.high for cell in cells))
     low, high = max(low, 1e-3), min(high, 1e3)
@@ -193,7 +193,7 @@ def _niceness(ratio: float) -> tuple[int, float]:
 
 
 def share_plot(cells: Sequence[CellRecord]) -> SharePlot | None:
-    """Return acceptance by position for each workload at its lowest concurrency.
+    """Return the chart of acceptance by position, per workload at its lowest concurrency.
 
     None if no draft token was proposed.
     """
@@ -227,7 +227,7 @@ def share_plot(cells: Sequence[CellRecord]) -> SharePlot | None:
 def time_plots(
     cells: Sequence[CellRecord], shares: Sequence[float], names: tuple[str, str]
 ) -> list[TimePlot]:
-    """Return times of both sides of each cell at 50, 90 and 99 percent of the requests."""
+    """Return a plot per metric: each cell's times at 50, 90 and 99 percent of the requests."""
     found = []
     for key, title in TIMES:
         rows = [(per_cell(cell), _marks(cell, key, shares, names)) for cell in cells]
@@ -266,7 +266,7 @@ def _bar(side: str, times: Marks, scale: float) -> Bar:
 def distributions(
     cell: CellRecord, shares: Sequence[float], names: tuple[str, str]
 ) -> list[Distribution]:
-    """Return the distributions of a cell's times, with one curve per side."""
+    """Return a cell's distribution of times for each metric that was measured."""
     found = []
     for key, title in TIMES:
         sides = [
@@ -293,7 +293,7 @@ def _steps(shares: Sequence[float], values: Sequence[float], scale: float) -> st
 
 
 def quantiles_of(side: NumbersRecord, key: str) -> Sequence[float]:
-    """Return the times of a side for a metric."""
+    """Return a side's quantiles of the metric `key`, in seconds; empty if not measured."""
     found: Sequence[float] = getattr(side.quantiles, key)
     return found
 

@@ -193,7 +193,7 @@ class DrawnProgress:
 
 
 class _Left(TextColumn):
-    """Remaining time, updated continuously."""
+    """Column of the progress bar with the remaining time."""
 
     def __init__(self, course: BenchCourse) -> None:
         super().__init__("")

@@ -172,7 +172,7 @@ def _unknown_text(whats: Sequence[str], why: str, hint: str | None) -> str:
 
 
 def reasons(skipped: Sequence[SkippedRule], wording: Wording = _listed) -> list[str]:
-    """Return the rules without a result, grouped by reason."""
+    """Return one line per reason, with the rules skipped for it."""
     by_reason: dict[str, list[str]] = {}
     for rule in skipped:
         by_reason.setdefault(rule.reason, []).append(rule.code)
@@ -180,7 +180,7 @@ def reasons(skipped: Sequence[SkippedRule], wording: Wording = _listed) -> list[
 
 
 def _codes(codes: Sequence[str]) -> str:
-    """Return the codes of rules as text; only their number if there are very many."""
+    """Return rule codes as text; only their number if there are over 40."""
     return ", ".join(codes) if len(codes) <= _MANY_CODES else f"{len(codes)} rules"
 
 

@@ -61,7 +61,7 @@ class FormatInput(Struct, frozen=True, dict=True):
         return {id(reported.finding): reported for reported in self.found}
 
     def edits_of(self, finding: Finding) -> FileEdits | None:
-        """Return the edits of a finding's fix, unless they contain a secret."""
+        """Return a fix's edits; None if it is manual or they show a secret."""
         made = self.edits(self._once[id(finding)])
         return made if made is not None and made.edits and _is_public(made) else None
 
@@ -99,7 +99,7 @@ def _is_public(made: FileEdits) -> bool:
 
 
 def touched(made: FileEdits) -> str:
-    """Return the lines from the first edit to the last, before and after the edits."""
+    """Return the lines of all edits as text: first the old lines, then the new."""
     first, last = made.edits[0].line, made.edits[-1].end_line
     more = made.after.count("\n") - made.before.count("\n")
     before = made.before.split("\n")[first - 1 : last]

@@ -17,7 +17,7 @@ _SILENT_SECONDS = 30.0
 
 
 class WeightSizes(Struct, frozen=True):
-    """Bytes of the checkpoints (`weight_bytes`), if known."""
+    """Weight bytes of the checkpoints; None if unknown."""
 
     target: int | None = None
     draft: int | None = None

@@ -64,16 +64,16 @@ class BarPart(Struct, frozen=True):
 
 
 def used(rank: RankBudget) -> tuple[MemoryShare, ...]:
-    """Return the shares above zero, in the order of the uses."""
+    """Return the memory shares above zero, in the order of `MemoryUse`."""
     order = {use: place for place, use in enumerate(MemoryUse)}
     shares = [share for share in rank.shares if share.size.bytes > 0]
     return tuple(sorted(shares, key=lambda share: order[share.use]))
 
 
 def cells(rank: RankBudget, width: int) -> tuple[BarPart, ...]:
-    """Return a bar of `width` cells, apportioned by largest remainder, with at least one per share.
+    """Return the segments of a bar of `width` cells, at least one cell per share of memory.
 
-    If memory is short, the bar extends past the end of the memory; `beyond` counts these cells.
+    If memory is short, the last cells are past the end of the memory; `beyond` counts them.
     """
     shares = used(rank)
     if not shares or width < len(shares):
@@ -94,7 +94,7 @@ def _beyond(rank: RankBudget, width: int) -> int:
 
 
 def _apportioned(sizes: Sequence[int], width: int) -> list[int]:
-    """Return cells by largest remainder, at least one per size."""
+    """Return the number of cells for each size, at least 1; their sum is `width`."""
     total = sum(sizes)
     exact = [size * width / total for size in sizes]
     counts = [max(1, int(cells)) for cells in exact]
@@ -107,14 +107,14 @@ def _apportioned(sizes: Sequence[int], width: int) -> list[int]:
 
 
 _LETTER = 2.2
-"""Minimum width in percent of a piece with room for its letter."""
+"""Minimum width of a piece that has room for its letter, in percent."""
 _BARS = 360
 """Maximum number of bars; with more batch sizes, each bar shows the worst of several."""
 _HIGHEST = 60
 
 
 class BarPiece(Struct, frozen=True):
-    """Piece of a bar for one use. `beyond`: past the end of the memory."""
+    """Piece of a memory bar, in percent of its width. `beyond`: past the end of the memory."""
 
     share: MemoryShare
     at: float
@@ -123,7 +123,7 @@ class BarPiece(Struct, frozen=True):
 
     @property
     def lettered(self) -> bool:
-        """True if its letter fits into the piece."""
+        """True if the piece is wide enough for its letter."""
         return self.width >= _LETTER
 
 
@@ -332,7 +332,7 @@ def _style(use: MemoryUse) -> str:
 
 
 def margin_rows(found: Margins, context: int | None) -> list[tuple[str, str]]:
-    """Return a row per margin: its fraction, KV tokens, and requests of `context` tokens."""
+    """Return title and text per margin: fraction, KV tokens, and requests of `context` tokens."""
     rows = []
     for name, choice in (("certain", found.certain), ("likely", found.likely)):
         text = "none" if choice is None else f"up to {_choice_text(choice, context)}"
@@ -341,7 +341,7 @@ def margin_rows(found: Margins, context: int | None) -> list[tuple[str, str]]:
 
 
 def edge_row(low: float, high: float) -> tuple[str, str]:
-    """Return the row of the range of fractions that may work."""
+    """Return title and text for the range of fractions that may work."""
     return "mem_fraction_static, edge", f"{low:.3f} to {high:.3f}, possible (best case)"
 
 

@@ -196,7 +196,7 @@ def named(rank: RankBudget) -> str:
 
 
 def contents(rank: RankBudget) -> str:
-    """Return the text alternative of a rank's memory bar."""
+    """Return a rank's memory shares as text, for screen readers."""
     return ", ".join(
         f"{share.use.value} {formatting.size(share.size.bytes)}" for share in used(rank)
     )
@@ -208,7 +208,7 @@ def by_concern(rows: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
 
 
 def skipped_rules(skipped: Iterable[SkippedRule]) -> list[str]:
-    """Return the codes of the skipped rules, by reason."""
+    """Return a text per reason, with the codes of the rules skipped for it."""
     reasons_: dict[str, list[str]] = {}
     for rule in skipped:
         reasons_.setdefault(rule.reason, []).append(rule.code)

@@ -103,7 +103,7 @@ def names_of(difference: PlanDifference) -> str:
 
 
 def cell(row: EffectiveArgument | None) -> str:
-    """Return the text of a value in a column."""
+    """Return an argument's effective value as text, or that the version has no such argument."""
     return "(no such argument)" if row is None else formatting.effective(row)
 
 
@@ -245,7 +245,7 @@ def totals(found: DeploymentPlan) -> str:
 
 
 def differences(found: DeploymentPlan) -> list[list[str]]:
-    """Return the differing arguments, with the value in every role."""
+    """Return a row per argument that differs: its name, then its value in every role."""
     return [
         [_flag(some) or name, *("not set" if row is None else cell(row) for row in some)]
         for name, some in found.differing()
@@ -253,7 +253,7 @@ def differences(found: DeploymentPlan) -> list[list[str]]:
 
 
 def rows(found: DeploymentPlan) -> list[tuple[str, list[str]]]:
-    """Return rows that compare the roles: a title, and the value of each role."""
+    """Return the rows that compare the roles, each with a title and a value per role."""
     return [(title, [tell(role) for role in found.roles]) for title, tell in _ROWS]
 
 
@@ -267,7 +267,7 @@ def _speculation(role: RolePlan) -> str:
 
 
 def _sizes(role: RolePlan, *kinds: MemoryUse) -> str:
-    """Return the memory of some uses on each kind of rank, as text."""
+    """Return the memory of these uses as text, one size per kind of rank."""
     found = dict.fromkeys(
         formatting.size(sum(share.size.bytes for share in rank.shares if share.use in kinds))
         for rank in role.planned.budget.ranks

@@ -156,7 +156,7 @@ _MARKS = {
     ArgumentOutcome.CHANGED: ("!", "bold yellow"),
     ArgumentOutcome.UNKNOWN: ("?", "magenta"),
 }
-"""Mark of a row, and style of its effective value."""
+"""Mark of a row and style of its effective value, by outcome."""
 _LOUD = ("!!", "bold white on red")
 KEY = (
     "+ the engine computes it",
