@@ -36,7 +36,7 @@ QUICK = ("lint", DEFAULT, "watch")
 
 
 def quick_explain(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> bool:
-    """True for a plain `explain CODE`, answered without loading the options."""
+    """True for a plain `explain CODE`, which needs no options."""
     plain = len(words) == 2 and words[0] == "explain" and not words[1].startswith("-")
     return plain and COMPLETION not in environment
 

@@ -110,7 +110,7 @@ def _make(directory: Path) -> None:
 
 
 def read(words: Sequence[str]) -> tuple[Reading, str, str]:
-    """Read a file, standard input or a command; return it with its source and file stem."""
+    """Read a file, standard input or a command; return the commands, source name and file stem."""
     if len(words) > 1:
         found = followed(read_words(words), None)
         if not found.invocations:
@@ -130,7 +130,7 @@ def read(words: Sequence[str]) -> tuple[Reading, str, str]:
 
 
 def _conclude(imported: Sequence[Imported], reading: Reading) -> ExitCode:
-    """Report assumptions and losses of the recipes, and unread parts of the file.
+    """Report assumptions and problems of the recipes, and unread parts of the file.
 
     Return exit code 1 if a recipe is not the same deployment, 2 if part of the file was not read.
     """

@@ -40,7 +40,7 @@ _SECRET = lazy(
 
 
 class Fixes(Struct):
-    """Results of fixing. `stdin`: fixed text of standard input, if it was linted."""
+    """Fixed files and problems. `stdin`: fixed text of standard input, or None."""
 
     files: list[FixedFile] = []
     problems: list[Problem] = []
@@ -98,7 +98,7 @@ def tell(done: Fixes, report: Report, printer: Printer, *, only_shown: bool = Fa
 
 
 def code_of(done: Fixes, *, only_shown: bool) -> ExitCode:
-    """Return the exit code that the fixes imply."""
+    """Return USAGE for unwritable files, FAILED for fixes that remain, else CLEAN."""
     if done.problems:
         return ExitCode.USAGE
     failed = done.would_change if only_shown else done.has_left

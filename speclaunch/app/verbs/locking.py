@@ -65,8 +65,8 @@ class LaunchLock:
         return self._lock
 
     def prepare(self, recipe: Recipe, engine: str | None, *, dry_run: bool) -> Prepared:
-        """Prepare the recipe. A lock is prepared even for a different engine, to name all
-        differences.
+        """Prepare the recipe. For `--locked`, a different engine is accepted, so that `require`
+        can name all differences.
 
         Raises InputError, LaunchError.
         """

@@ -324,7 +324,7 @@ Say = Callable[[str], None]
 
 
 class Served(Struct, frozen=True):
-    """A serving engine and its side."""
+    """A serving engine, and the side of the comparison that it serves."""
 
     side: LaunchedSide
     engine: MeasuredEngine
@@ -447,8 +447,8 @@ class Task(Struct, frozen=True):
     def of_plain(self) -> int:
         """Minimum number of requests to the plain server.
 
-        Each prompt needs requests for its tokens, for the server's own answer and for its logprobs.
-        The samples follow. Each answer that differs needs one more request.
+        Each prompt needs three: for its tokens, the server's own answer, and the logprobs. Each
+        sample needs one. Each answer that differs will need one more.
         """
         return 3 * len(self.questions) + self.drawn
 

@@ -357,7 +357,7 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
 def _upgrades(
     words: Sequence[str], settings: UpgradeSettings
 ) -> tuple[bool, list[DeploymentUpgrade]]:
-    """Return True if a single deployment was named, and the upgrades. Raises SpeclaunchError."""
+    """Return a pair: True if one deployment was named, and the upgrades. Raises SpeclaunchError."""
     if _is_recipe(words):
         return True, recipe_upgrades(words, settings)
     for word in words:

@@ -53,7 +53,7 @@ def engine_version(text: str) -> str:
 
 
 def engine_release(option: str, text: str) -> ResolvedVersion:
-    """Return the known release of an option, without a note if it is of the same release line.
+    """Return the known release for an option, with a note if it is of another release line.
 
     Raises InputError.
     """

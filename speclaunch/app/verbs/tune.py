@@ -332,7 +332,7 @@ def _diff(change: Tuned | None, args: Mapping[str, object]) -> str:
 
 
 def tried(question: TuningTask, memory: StoredStarts) -> tuple[StoredStarts, str]:
-    """Run and save the trials within the budget; return them and the reason why they ended."""
+    """Run and save trials within the budget; return all starts, and why no trial follows."""
     lines = err_lines()
     if memory.starts:
         lines.print(f"resuming: {len(memory.starts)} settings already measured")
