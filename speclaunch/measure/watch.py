@@ -294,7 +294,7 @@ def lock_lengths(run: Run) -> dict[str, float]:
 
 
 def bench_lengths(recipe: str) -> dict[str, float]:
-    """Return the acceptance length of the newest finished measurement of a recipe."""
+    """Return the acceptance length of a recipe's newest finished measurement, by its name."""
     for path in reversed(stored_files()):
         if path.parent.name.split("-", 2)[-1] == recipe:
             length = stored_length(mapping((read_json(path) or {}).get("result")))

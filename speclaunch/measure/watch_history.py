@@ -288,7 +288,7 @@ SourceName = Literal["metrics", "server_info", "log", "router", "none"]
 
 
 class WatchProblem(Struct, frozen=True):
-    """A problem of a server."""
+    """A problem of a watched server, as text."""
 
     kind: ProblemKind
     text: str

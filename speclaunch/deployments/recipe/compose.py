@@ -331,7 +331,7 @@ def _own_values(file: SourceFile) -> dict[str, Any]:
 
 
 def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
-    """Merge mappings recursively; anything else replaces the old value."""
+    """Merge `values` into `into`: mappings recursively; other values replace."""
     for key, value in values.items():
         old = into.get(key)
         if isinstance(value, dict):

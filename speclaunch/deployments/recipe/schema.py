@@ -201,7 +201,7 @@ class Restart(Section):
     """Delay before the first restart; it doubles with each further restart."""
     longest_delay_seconds: float = Field(default=60, ge=0)
     limit: int = Field(default=5, ge=1)
-    """Give up after more exits than this within the window."""
+    """Give up after more exits than this within `window_seconds`."""
     window_seconds: float = Field(default=900, gt=0)
 
 
@@ -213,7 +213,7 @@ class WatchdogSection(Section):
     interval_seconds: float = Field(default=20, gt=0)
     """Request one token after this time without progress of the engine."""
     timeout_seconds: float = Field(default=20, gt=0)
-    """Maximum time for that token."""
+    """Maximum time for the requested token."""
     failures: int = Field(default=3, ge=1)
     """Consecutive failures without progress that count as a hang."""
 
@@ -247,7 +247,7 @@ class Launch(Section):
     log_dir: str | None = None
     """Directory of engine logs; default: `runs/` in the home directory of speclaunch."""
     keep_runs: int = Field(default=100, ge=0)
-    """Number of ended launches whose logs and journals remain there; 0: all."""
+    """Number of ended launches whose logs and journals remain in `log_dir`; 0: all."""
     share_gpus: bool = False
     """Start even if another engine started by speclaunch holds one of the GPUs."""
     log: EngineLog = EngineLog()

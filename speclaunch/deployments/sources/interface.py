@@ -238,7 +238,7 @@ class ReadingBuilder:
             self.unread.extend(error.problems)
 
     def add(self, reading: Reading) -> None:
-        """Add the commands and problems of one part."""
+        """Add the commands and problems of `reading`."""
         self.invocations.extend(reading.invocations)
         self.problems.extend(reading.problems)
         self.unread.extend(reading.unread)

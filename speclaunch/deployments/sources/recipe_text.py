@@ -184,7 +184,7 @@ def _option(group: str, name: str) -> dict[str, Any]:
 
 
 def filled_in(text: str) -> str:
-    """Replace each open value with an unset variable, which makes it unknown instead of missing."""
+    """Return a text with each `???` as an unset variable: unknown instead of missing."""
     return _OPEN.sub("${oc.env:SPECLAUNCH_OPEN}", text)
 
 
@@ -201,7 +201,7 @@ _RESOLVERS = ("${oc.env:", "${env_or:")
 def value_of(word: Word, start: int = 0) -> RecipeLine:
     """Return a recipe's value, with its comment, for the text of a word after `start`.
 
-    Placeholders, and values that require running the script, remain open.
+    Placeholders, and values that require running the script, become `???`.
     """
     if word.placeholder:
         return RecipeLine(OPEN, f"fill in `{word.text[start:]}`")

@@ -87,8 +87,8 @@ def selector_of(deployment: Rendering, role: Role) -> str:
 def acceptance(selector: str, series: Mapping[str, Metric], by: str) -> str:
     """Return PromQL for tokens per verification by server, for servers with enough traffic.
 
-    In 0.5.13 and later it is the quotient of two counters. It survives restarts and weights
-    requests by their tokens. Earlier releases use the mean of a gauge.
+    In 0.5.13 and later, a quotient of two counters survives restarts and weights requests by
+    their tokens. Earlier releases use the mean of a gauge.
     """
     tokens = f"sglang:generation_tokens_total{{{selector}}}[{WINDOW}]"
     if "sglang:spec_verify_calls_total" in series:
@@ -145,7 +145,7 @@ class _RoleBuilder:
         return f"sglang:{name}" in self.series
 
     def of(self, name: str, matchers: str = "") -> str:
-        """Return a selector of the role's series."""
+        """Return a selector of the role's `sglang:NAME` series."""
         return f"sglang:{name}{{{self.selector}{matchers}}}"
 
     def over(

@@ -40,7 +40,7 @@ _USUAL_WEIGHTS = 150 << 30
 _KERNELS = 50 << 30
 """Bytes reserved for compiled kernels."""
 _MARGIN = 1.2
-"""Factor for a new revision, which is downloaded next to the old one, and for logs."""
+"""Factor on checkpoint sizes, for logs and for a new revision next to the old revision."""
 
 
 class Mount(Struct, frozen=True):
@@ -74,7 +74,7 @@ class VolumeClaim(Struct, frozen=True):
     name: str
     bytes: int
     contents: str
-    """Stored checkpoints and their sizes."""
+    """Text that lists the stored checkpoints and their sizes."""
     shared: bool = False
     """True if pods on several hosts write to the volume."""
     is_guess: bool = False

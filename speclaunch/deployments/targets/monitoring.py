@@ -464,7 +464,7 @@ def _panel(
     most: float | None = None,
     line: float | None = None,
 ) -> dict[str, Any]:
-    """Return a panel.
+    """Return a Grafana panel.
 
     `queries` contains pairs of query and legend. `most` is the axis's maximum. `line` is a value to
     mark.

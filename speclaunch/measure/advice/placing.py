@@ -103,7 +103,7 @@ class SettledArguments(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Most severe reason against the arguments, in one sentence."""
+        """Most severe reason against the arguments, in one sentence; empty if there is none."""
         if self.unknown_class is not None:
             return self.unknown_class
         left = [finding for finding in self.findings if finding.code != LENGTHENED]

@@ -318,7 +318,7 @@ def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], l
 
 
 def _stops(line: Line, along: Literal["concurrency", "context"]) -> Iterator[StopRecord]:
-    """Yield the points from which no cell is shown to pay, and all are shown not to pay."""
+    """Yield the point from which no cell is shown to pay, then the point from which none pays."""
     first, shown = _tail(line, _NOT_PAYING), _tail(line, ("does not pay",))
     for start in dict.fromkeys((first, shown)):
         if start < len(line):

@@ -247,7 +247,7 @@ def starts_due(schedule: Schedule, measured: Sequence[Step], due: Sequence[Step]
 
 
 def _engine(step: Step) -> tuple[int, str]:
-    """Return the engine start and the side that measure a step."""
+    """Return the index of a step's engine start, and the name of its side."""
     return step.start, step.side.name
 
 

@@ -199,7 +199,7 @@ class CertificateDocument(Struct, frozen=True, kw_only=True):
     memory: tuple[SideMemory, ...] = ()
     speculation: SpeculationRecord | None = None
     published: tuple[PublishedRecord, ...] = ()
-    """The candidate's cells against published acceptance."""
+    """Acceptance of the candidate's cells, compared with published values."""
     goodput_within: dict[str, Number] = {}
     """Bounds in milliseconds by metric."""
     starts: Annotated[int, Meta(ge=1)] = 1
@@ -470,7 +470,7 @@ def arguments(command: Sequence[str]) -> list[str]:
 
 
 def _notes(before: CertificateDocument, after: CertificateDocument) -> Iterator[str]:
-    """Yield caveats, and differences outside the commands."""
+    """Yield caveats of a comparison of certificates, and differences outside their commands."""
     yield from dict.fromkeys((*before.caveats, *after.caveats))
     if not (before.holds_starts and after.holds_starts):
         yield (

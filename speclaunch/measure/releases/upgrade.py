@@ -85,7 +85,7 @@ class UpgradeVerdict(StrEnum):
 
 
 class Aspect(StrEnum):
-    """The subject of a reason."""
+    """Subject of a reason against an upgrade."""
 
     COMMAND = "command"
     REFUSAL = "refusal"

@@ -71,7 +71,7 @@ class UpgradeProgress(unfinished_work.Progress, frozen=True):
 
     @property
     def saved(self) -> str:
-        """Numbers of releases and fields as text; empty for none."""
+        """Finished releases and fields as text, such as `2 releases, 3 fields`; empty for none."""
         parts = (f"{len(self.runs)} releases" * bool(self.runs), ContractProgress(self.rows).saved)
         return ", ".join(filter(None, parts))
 
