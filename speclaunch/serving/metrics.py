@@ -138,7 +138,7 @@ class RankMetrics(Struct, frozen=True, kw_only=True):
     steps: float | None = None
     draft_tokens: float | None = None
     decoded: float | None = None
-    """Tokens of all decode steps so far."""
+    """Tokens generated in decode steps so far."""
     prefilled: float | None = None
     graph_passes: float | None = None
     other_passes: float | None = None
@@ -309,8 +309,8 @@ def _parsed(text: str | None) -> float | None:
 
 
 def progress(client: EngineClient, paths: list[str]) -> object:
-    """Return the engine's own token counts from the first of `paths` that has them, or None. Paths
-    that do not exist are removed from `paths`."""
+    """Return the engine's own token counts from the first of `paths` that has them; None if none
+    does. Missing paths are removed from `paths`."""
     for path in list(paths):
         try:
             answer = client.get(path, _SECONDS, most=MOST_BYTES)
@@ -450,11 +450,11 @@ class AcceptanceTest(Struct):
     _samples: list[AcceptanceSample] = field(default_factory=list)
     _evidence: list[float] = field(default_factory=lambda: [0.0] * len(EFFECTS))
     _shown: AcceptanceSample | None = None
-    """Mean of the observations since the evidence was last zero."""
+    """Mean of the observations since the evidence was last zero; None if it is zero."""
     _count: int = 0
 
     def add(self, sample: AcceptanceSample) -> AcceptanceChange | None:
-        """Add an observation; return the drop or recovery that it proves, or None."""
+        """Add an observation; return the drop or recovery that is now proven, or None."""
         if not (math.isfinite(sample.length) and sample.length >= 1 and sample.steps > 0):
             return None
         if self.baseline is None:

@@ -63,7 +63,7 @@ class Process(Struct, frozen=True):
     session: int | None = None
     age_seconds: float | None = None
     run: str | None = None
-    """Run ID that speclaunch sets in the environment of the processes it launches."""
+    """Run ID in the environment of processes that speclaunch launched; None for others."""
     ports: tuple[int, ...] = ()
     """TCP ports on which the process listens."""
 
@@ -145,7 +145,7 @@ class LocalModel(Struct, frozen=True):
     """True if weight files exist; None if they were not searched."""
     checkpoint: Checkpoint | None = None
     unknown: UnknownFact | None = None
-    """Reason for missing facts of the checkpoint."""
+    """Reason why facts of the checkpoint are missing; None if they are not."""
     readable: bool = True
 
 
@@ -260,7 +260,7 @@ class NoAnswer(UnknownFact, frozen=True):
 
 
 class PendingAnswer(Generic[T]):
-    """Pending result of a task."""
+    """Result of a task that may still run."""
 
     def __init__(self, what: str, run: Callable[[], T], seconds: float, deadline: float) -> None:
         self._what, self._seconds, self._deadline = what, seconds, deadline
@@ -307,7 +307,7 @@ def unknown(what: str, error: BaseException) -> UnknownFact:
 
 
 class CheckState(StrEnum):
-    """State of a checked item."""
+    """Result of a check, from best to worst."""
 
     OK = "ok"
     NOTE = "note"
@@ -332,7 +332,7 @@ class CheckLine(Struct, frozen=True):
     found: str
     why: str = ""
     fix: str | None = None
-    """Command or sentence."""
+    """Remedy: a shell command or a sentence; None if nothing is to be done."""
     command: bool = False
     """True if `fix` is a command that can be pasted into a shell unchanged."""
 

@@ -505,7 +505,7 @@ def _lookup(
 
 
 def _meant_for(recipe: Recipe, found: object) -> str | None:
-    """Return the recipe's hardware if this machine has different hardware, else None."""
+    """Return the recipe's hardware; None if this machine has it, or if the recipe names none."""
     name = recipe.deployment.hardware.name
     if name == AUTO or is_cpu(recipe) or not isinstance(found, Hardware):
         return None

@@ -132,8 +132,8 @@ def _limit(value: int) -> int | None:
 
 
 def _memory_limit() -> tuple[int | None, int | None]:
-    """Return the smallest memory limit of this process's control groups, and the memory used there.
-    Both are bytes, or None.
+    """Return the smallest memory limit of this process's control groups and the memory used there,
+    in bytes; None if unlimited or unknown.
     """
     found: list[tuple[int, int | None]] = []
     for directory in _groups("memory"):
@@ -193,7 +193,7 @@ def _number(path: Path) -> int | None:
 
 
 def _nvcc(env: Mapping[str, str], path: str) -> Path | None:
-    """Return the nvcc that torch and the engine use (CUDA_HOME, PATH, /usr/local/cuda), or None."""
+    """Return the nvcc that torch and the engine find: CUDA_HOME, PATH, /usr/local/cuda; or None."""
     home = env.get("CUDA_HOME") or env.get("CUDA_PATH")
     found = shutil.which("nvcc", path=path)
     candidates = [Path(home) / "bin" / "nvcc"] if home else []
@@ -277,7 +277,7 @@ def _weights(directory: Path) -> bool:
 
 
 def _token(env: Mapping[str, str], base: Path) -> str | None:
-    """Return the variable or file from which the hub's library reads the token, or None."""
+    """Return the variable or file that the hub's library reads the token from, if any."""
     for name in _TOKENS:
         if env.get(name, "").strip():
             return name
@@ -328,7 +328,7 @@ class Custody(StrEnum):
 
 
 class EngineTree(Struct, frozen=True):
-    """Engine: its topmost process, and all processes that belong to it."""
+    """Processes of an engine: the topmost process (`root`), and all that belong to it."""
 
     root: Process
     members: tuple[Process, ...]
@@ -434,7 +434,7 @@ def is_engine(process: Process) -> bool:
 
 
 def _option(argv: Sequence[str], flag: str) -> str | None:
-    """Return the last value of a flag, written `--flag value` or `--flag=value`, or None."""
+    """Return the last value of `--flag value` or `--flag=value`; None if the flag is missing."""
     value = None
     for index, word in enumerate(argv):
         if word == flag:

@@ -73,7 +73,7 @@ class Conclusion(Struct, frozen=True):
     explanation: str | None = None
     attempts: tuple[Attempt, ...] = ()
     help: str | None = None
-    """Remedy from the ladder, or None."""
+    """Remedy from the recovery ladder; None if the ladder has none."""
 
 
 class EngineStarts(Struct, kw_only=True):
@@ -157,7 +157,7 @@ class Launching(EngineStarts, kw_only=True):
     def _next(
         self, attempt: Attempt, ended: Conclusion
     ) -> Conclusion | tuple[Mapping[str, Any], Rung | None, float]:
-        """Return the changes, rung and pause (seconds) of the next attempt, or the final result."""
+        """Return the next attempt (changes, rung, pause in seconds), or the result if none follows."""
         outcome = ended.outcome
         unfit = outcome.verification is not None and not outcome.verification.ok
         if not failed(outcome) or unfit:  # a restart cannot make an engine do what was requested

@@ -45,9 +45,9 @@ class Observation(Struct, frozen=True):
     phase: Phase
     served: bool
     least: float | None = None
-    """Fraction that leaves nothing for the pool, computed from figures in the engine's log."""
+    """Fraction that leaves nothing for the pool, by the engine's log; None if unknown."""
     tokens: int | None = None
-    """KV tokens that the engine allocated."""
+    """KV tokens that the engine allocated; None if unknown."""
     missing_gib: float = 0.0
     """GiB by which an allocation exceeded the free memory."""
 

@@ -514,8 +514,8 @@ def last_error(lines: Sequence[str]) -> str | None:
 
 
 def dead_process(lines: Sequence[str]) -> str | None:
-    """Return which engine process ended first and how, if a watchdog (utils/watchdog.py) reports
-    it, or None.
+    """Return which engine process ended first, and how, as the engine's watchdog reports
+    (utils/watchdog.py); None without a report.
     """
     for line in lines:
         found = _DEAD_PROCESS.search(line)

@@ -84,7 +84,7 @@ class EngineCommand(Struct, frozen=True):
     secrets: tuple[str, ...]
     """Values to redact in all logs."""
     secrets_file: tuple[Path, str] | None
-    """Private file that `argv` names, and its content, written before each start."""
+    """Private file in `argv` and its content, to write before each start; None without secrets."""
     shown_argv: tuple[str, ...]
     shown_env: Mapping[str, str | None]
     recipe_diff: tuple[str, ...]
@@ -125,7 +125,7 @@ class Planner(Protocol):
 
 
 class PlannedLaunch(Struct, frozen=True):
-    """A launch that may begin."""
+    """Everything that a launch needs to begin."""
 
     name: str
     """Name of the deployment."""
@@ -198,11 +198,11 @@ class PlannerResult(Struct, frozen=True):
     verbose: bool
     as_json: bool
     title: str | None
-    """Process title if the command line has secrets, else None."""
+    """Process title that hides secrets; None if the command line has none."""
 
 
 _to_supervisor: BinaryIO | None = None
-"""In the planner: pipe to the waiting process."""
+"""In the planner: pipe to the waiting process; None in all other processes."""
 
 
 def in_planner_process() -> bool:
@@ -252,7 +252,7 @@ class ForkedPlanner:
         return os.waitstatus_to_exitcode(status)
 
     def stop(self) -> None:
-        """End the planner in any state."""
+        """End the planner process, whatever its state."""
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(self._pid, signal.SIGTERM)
             self._ended()

@@ -171,7 +171,7 @@ class Run(Struct, frozen=True):
     directory: Path
     document: Mapping[str, Any]
     holder: Holder | None
-    """Running speclaunch process that supervises the launch."""
+    """speclaunch process that supervises the launch; None if it has ended."""
 
     @property
     def name(self) -> str:
@@ -213,7 +213,7 @@ class Run(Struct, frozen=True):
 
     @property
     def log(self) -> Path | None:
-        """Log of the launch's last engine, or None."""
+        """Log of the launch's last engine; None if no engine was started."""
         name = self.attempts[-1].get("log") if self.attempts else None
         return self.directory / Path(str(name)).name if name else None
 

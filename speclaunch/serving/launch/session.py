@@ -131,9 +131,9 @@ class Session(Struct):
     as_configured: bool = False
     """Start from the recipe, even if its settings are predicted to fail."""
     max_attempts: int | None = None
-    """Override of the recipe's `recovery.max_attempts`."""
+    """Override of the recipe's `recovery.max_attempts`; None to use the recipe's."""
     lock: LockRequest | None = None
-    """Lock to write once the engine has served."""
+    """Lock to write once the engine has served; None for no lock."""
 
     @property
     def deployment(self) -> Deployment:
@@ -205,8 +205,8 @@ class Session(Struct):
         return self.max_attempts or self.deployment.recovery.max_attempts
 
     def known_good(self) -> journal.LastGood | None:
-        """Return the last known good settings for this recipe, engine and hardware; None if there
-        are none or they may not be used."""
+        """Return the last known good settings for this recipe, engine and hardware. None if there
+        are none, with `fresh`, without recovery, or if ranks share theirs."""
         shared = self.deployment.launch.agreement.directory is not None
         if self.fresh or shared or not self.recovers:
             return None  # ranks that agree share their known good settings
@@ -257,7 +257,7 @@ class Session(Struct):
         )
 
     def _group(self, begin: Mapping[str, Any]) -> RankGroup | None:
-        """Return the ranks that must agree with this rank, or None. Raises LaunchError."""
+        """Return this rank's group; None if no ranks have to agree. Raises LaunchError."""
         deployment, hardware = self.deployment, self.facts.hardware
         group = group_of(deployment.launch.agreement, deployment.args, os.environ)
         if group is None:

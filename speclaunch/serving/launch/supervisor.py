@@ -202,7 +202,7 @@ class EngineSpec(Struct, frozen=True):
     """True for a rank that serves no requests: all but the first of `nnodes`."""
     lease: Lease | None = None
     degraded: Callable[[], str | None] = lambda: None
-    """Function that returns the reason to stop an engine whose acceptance dropped."""
+    """Function that returns the reason to stop after a drop in acceptance; None to continue."""
 
 
 class Ending(StrEnum):
@@ -235,7 +235,7 @@ class EngineOutcome(Struct, frozen=True):
     tokens: int | None = None
     """`max_total_num_tokens` that the engine logged."""
     checked: bool = False
-    """True if the check of a ready engine completed."""
+    """True if the ready engine was verified completely."""
 
     @property
     def served(self) -> bool:
@@ -446,7 +446,7 @@ class _Run:
         return None
 
     def _port_taken(self, holder: str | None) -> str | None:
-        """Return an error text if a different process holds the engine's port, else None."""
+        """Return an error text if another process holds the engine's port; None if none does."""
         if not self._tracker.port_taken and holder is None:
             return None
         taken = f"port {self._order.address.port} was taken while the engine was starting"

@@ -103,7 +103,7 @@ class HangDetector(Struct):
         self.failures = 0
 
     def due(self, now: float) -> bool:
-        """True if a probe is due."""
+        """True if the engine made no progress for the probe interval."""
         return now - self.last_progress >= self.settings.interval_seconds
 
     def answered(self, answer: ProbeAnswer, sent: float, now: float) -> bool:
@@ -136,7 +136,7 @@ class Watchdog(Struct):
     probe: EngineProbe
     stopped: Callable[[], str | None] = lambda: None
     """Function that describes a stopped process (SIGSTOP) of the engine, whose log then proves
-    nothing.
+    nothing; None if no process is stopped.
     """
     armed: bool = False
     clock: Callable[[], float] = time.monotonic
@@ -153,7 +153,7 @@ class Watchdog(Struct):
 
     @property
     def failure(self) -> str | None:
-        """Error that ended the thread early, or None."""
+        """Error that ended the thread early; None if there was none."""
         return None if self._thread is None else self._thread.failure
 
     def stop(self) -> None:

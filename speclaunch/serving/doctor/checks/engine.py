@@ -376,7 +376,7 @@ def _summary(packages: Packages) -> str:
 
 
 def _pin(packages: Packages, name: str) -> str | None:
-    """Return the version specifier in SGLang's first requirement of that name, or None."""
+    """Return the specifier in SGLang's first requirement of that name; None if it has none."""
     for requirement in _requirements(packages):
         if canonicalize_name(requirement.name) == name and requirement.specifier:
             return str(requirement.specifier)

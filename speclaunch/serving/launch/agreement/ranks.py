@@ -93,7 +93,7 @@ class AgreementKeeper(LaunchThread):
         self.deadline = float("inf")
         """Time at which the lease expires, by `boot_seconds`."""
         self.error: StoreError | None = None
-        """Error of the last cycle, or None."""
+        """Error of the last cycle; None if it succeeded."""
 
     @property
     def lapsed(self) -> bool:

@@ -145,7 +145,7 @@ class Stream:
         self.launch = LaunchLog()
         self.launches = 0
         self.earlier: LaunchLog | None = None
-        """Last failed start before `launch`."""
+        """Last failed start before `launch`; None if there is none."""
         self.ours = False
         """True if a line proves that this is a log of SGLang."""
         self._known = Wording()
@@ -431,8 +431,8 @@ def diagnose(
 
 
 def proof(diagnosis: Diagnosis) -> str | None:
-    """Return the log line that proves the cause, without the prefixes of collectors and the engine,
-    or None.
+    """Return the log line that proves the cause, without prefixes of collectors and the engine.
+    None if no line does.
     """
     if diagnosis.line is None:
         return None

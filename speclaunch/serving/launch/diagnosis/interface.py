@@ -97,7 +97,7 @@ class Diagnosis(Struct, frozen=True):
     cpu: bool = False
     """True if the engine runs on a CPU."""
     rule: str | None = None
-    """Code of the lint rule that finds the cause before a start."""
+    """Code of the lint rule that finds the cause before a start; None without such a rule."""
     rank: str | None = None
     """Rank that failed (`TP1`), if the engine has several."""
     notes: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ class LogFailure(Struct, frozen=True):
     rank: str
     phase: Phase = Phase.IMPORTS
     last: LogMark | None = None
-    """Last milestone of its rank before the error."""
+    """Last milestone of the rank before the error; None if it had reached none."""
     loads: int = 0
     """Number of weight loads started before the error."""
     pooled_before_load: bool = False

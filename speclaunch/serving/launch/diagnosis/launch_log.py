@@ -264,7 +264,7 @@ class RankProgress(Struct):
     time: str = ""
     """Time of the rank's last milestone, in the engine's format."""
     opened: LogMark | None = None
-    """Load or capture that has begun and not ended."""
+    """Load or capture that has begun and not ended; None if there is none."""
 
     def contradicts(self, mark: LogMark) -> bool:
         """True if one process cannot reach this milestone after this rank's milestones."""
@@ -323,7 +323,7 @@ class LaunchLog(Struct):
     lone: int = 0
     """Number of lines that looked like an exception without a traceback."""
     life: int = 0
-    """Number of signs of life so far."""
+    """Number of signs of life so far: log lines that show a working scheduler."""
     _others: int = 0
 
     @property

@@ -62,7 +62,7 @@ class _Traceback(Struct):
     """Exception that frames followed; if another exception follows, one of the two is foreign."""
     extra: int = 0
     foreign: int = 0
-    """Lines of other processes so far."""
+    """Lines of other processes within the traceback so far."""
     reported: bool = False
     """True once an exception of this traceback was reported; a chained exception may follow."""
 
@@ -200,7 +200,7 @@ def _is_complete(failure: LogFailure) -> bool:
 
 
 def lone(text: str) -> tuple[str, str] | None:
-    """Return the kind and message of an exception whose traceback was cut off, or None."""
+    """Return kind and message of an exception without its traceback; None for other lines."""
     found = _EXCEPTION.match(text[:4000])
     if found is None or not found["message"] or not found["kind"].endswith(_EXCEPTION_NAMES):
         return None

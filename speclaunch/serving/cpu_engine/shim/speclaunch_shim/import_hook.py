@@ -35,7 +35,7 @@ class PreparedImport:
         path: Sequence[str] | None = None,
         target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the package's own spec, extended to run the patches around its execution."""
+        """Return the package's spec, extended to run the patches; None for other packages."""
         if fullname != self.package:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)

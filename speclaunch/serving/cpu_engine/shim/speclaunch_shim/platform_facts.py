@@ -14,7 +14,7 @@ OVERRIDES = "sglang.srt.arg_groups.overrides"
 
 
 def install() -> None:
-    """Set the fact for the entire process, with SGLang's own function if there is one."""
+    """Set ``has_amx`` for the entire process, with SGLang's own function if there is one."""
     from sglang.srt import runtime_context
 
     if hasattr(runtime_context, "override_platform"):
@@ -22,7 +22,7 @@ def install() -> None:
 
 
 def patch_overrides() -> None:
-    """Set the fact in the imported module ``OVERRIDES`` of 0.5.18 and older."""
+    """Make ``cpu_has_amx_support`` true in the module ``OVERRIDES`` of 0.5.18 and older."""
     module = sys.modules[OVERRIDES]
     if hasattr(module, "cpu_has_amx_support"):
         module.cpu_has_amx_support = lambda: True
