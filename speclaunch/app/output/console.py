@@ -42,7 +42,7 @@ class Styled:
         return "".join(text for text, _ in self.pieces)
 
     def drawn(self) -> Text:
-        """Return the text as rich text."""
+        """Return the text as rich's `Text`."""
         from rich.text import Text  # noqa: PLC0415
 
         drawn = Text()

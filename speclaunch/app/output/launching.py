@@ -83,7 +83,7 @@ class PlainObserver:
         self._now: tuple[PhaseTracker, float] | None = None
         self._heartbeat = Heartbeat(self.say, lambda _: self._how_far(), every=every)
         self.log: Path | None = None
-        """Log of the last engine started."""
+        """Log of the last engine started; None before the first."""
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print the text literally; markup in it has no effect."""

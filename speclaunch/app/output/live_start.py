@@ -182,7 +182,7 @@ def show_snippets(console: Console, address: Address, model: str) -> None:
 
 
 def verification_json(verification: Verification | None) -> Mapping[str, Any] | None:
-    """Return the check of an engine as JSON."""
+    """Return the verification of an engine as JSON; None if it was not verified."""
     if verification is None:
         return None
     generation = verification.generation

@@ -164,7 +164,7 @@ def _roots(here: str, args: Sequence[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _repository(folder: str) -> str | None:
-    """Return the nearest directory with `.git`, from a directory upward."""
+    """Return the nearest directory with `.git`, from `folder` upward; None if none has."""
     while True:
         if os.path.lexists(os.path.join(folder, ".git")):
             return folder

@@ -63,7 +63,7 @@ def failure(name: str, conclusion: Conclusion) -> LaunchError:
 
 
 def _remedy(conclusion: Conclusion) -> str | None:
-    """Return the advice of the recovery ladder, else the remedies for the cause, one per line."""
+    """Return the ladder's advice, else the cause's remedies, one per line; None without any."""
     from speclaunch.serving import remedy_steps  # noqa: PLC0415 - few launches fail
 
     diagnosis = conclusion.diagnosis

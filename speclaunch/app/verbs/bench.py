@@ -169,7 +169,7 @@ def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form],
 
 
 def _text(found: BenchDocument, form: StrEnum) -> str:
-    """Return a document as text in a format; only a certificate has a page."""
+    """Return a document as text in format `form`; HTML is for certificates only."""
     document: object = found if form == CertificateFormat.JSON else None
     if form == CertificateFormat.SPECULATION_PROFILE and not isinstance(found, DifferenceDocument):
         document = speculation_profile(found)

@@ -242,7 +242,7 @@ def _warn_of_distrust() -> None:
 
 
 def _asker(options: LintOptions) -> tuple[EngineQuerier | None, tuple[str, ...]]:
-    """Return the querier for the engine check, and the identity on which its results depend."""
+    """Return the querier (None: no engine check), and the identity that its results depend on."""
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
     if mode is EngineCheckMode.AUTO and not has_judges():
         return None, ()

@@ -60,7 +60,7 @@ def show_jobs(console: Console, results: Iterable[Result]) -> None:
 
 
 def row_line(job: Job, row: Row, number: int, total: int) -> str:
-    """Return the line to print when a row arrives."""
+    """Return the progress line for a finished job."""
     line = f"[{number}/{total}] {' '.join((job.recipe, *job.varied))}: {row.verdict.value}"
     if row.acceptance_length is not None:
         line += f", acceptance length {row.acceptance_length:.2f}"
