@@ -157,7 +157,7 @@ class Launching(EngineStarts, kw_only=True):
     def _next(
         self, attempt: Attempt, ended: Conclusion
     ) -> Conclusion | tuple[Mapping[str, Any], Rung | None, float]:
-        """Return the next attempt (changes, rung, pause in seconds), or the result if none follows."""
+        """Return the next attempt (changes, rung, pause in seconds), or the final result."""
         outcome = ended.outcome
         unfit = outcome.verification is not None and not outcome.verification.ok
         if not failed(outcome) or unfit:  # a restart cannot make an engine do what was requested
