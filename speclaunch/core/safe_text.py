@@ -192,7 +192,7 @@ VALUE_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
 )
 """Each pattern with its substrings; texts without any of them are not searched. A match is group 1,
-followed by the secret. The guard applies these patterns to bytes."""
+followed by the secret. The launch guard applies these patterns to bytes."""
 
 
 _SHORTEST_MATCH = len(";pwd=x")

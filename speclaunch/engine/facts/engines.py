@@ -28,7 +28,7 @@ INSTALLED = "installed"
 
 
 def named(text: str) -> ResolvedVersion:
-    """Return the catalogue for a value of `--engine`: a version, `installed`, or a path.
+    """Return the catalogue's version for a value of `--engine`: a version, `installed` or a path.
 
     An unknown version resolves to the nearest release, with a note. Raises InputError for an
     invalid version, and if no engine is installed.
@@ -46,8 +46,8 @@ def named(text: str) -> ResolvedVersion:
 
 
 def listed(text: str) -> tuple[ResolvedVersion, ...]:
-    """Return the catalogues for `--engine VERSION[,VERSION…]`. Raises InputError if one is invalid
-    or the list is empty."""
+    """Return the versions of the catalogues for `--engine VERSION[,VERSION…]`. Raises InputError if
+    one is invalid or the list is empty."""
     return tuple(named(name) for name in names(text))
 
 
@@ -68,7 +68,7 @@ def overrides_pin(version: str, pin: str) -> str:
 def declared(
     text: str, python: str | None = None, version: str | None = None, near: Path | None = None
 ) -> str:
-    """Return the catalogue for a recipe's `engine.catalogue`: `installed`, a path or a version.
+    """Return the name of the catalogue for `engine.catalogue`: `installed`, a path or a version.
 
     - `python`: the interpreter that has the installed engine.
     - `version`: the release that the engine is based on.
@@ -88,8 +88,8 @@ def declared(
 
 
 def read_installed(runtime: Runtime, version: str | None = None) -> str:
-    """Return the catalogue of an installed engine, read from its package. Raises LaunchError if the
-    package cannot be read."""
+    """Read an installed engine's package, and return the name of its catalogue. Raises LaunchError
+    if the package cannot be read."""
     if runtime.sglang_path is None:
         raise LaunchError(
             f"the sglang of {runtime.interpreter} has no readable package directory",
@@ -99,9 +99,10 @@ def read_installed(runtime: Runtime, version: str | None = None) -> str:
 
 
 def installed_catalogue(runtime: Runtime) -> str | None:
-    """Return the catalogue of an installed engine: its release's catalogue, or a fork's own.
+    """Return the name of an installed engine's catalogue: its release's, or a fork's own.
 
-    If a fork cannot be read, the nearest release's. None if there is no engine or no such release.
+    If a fork cannot be read, uses the nearest release's. None if no engine or no such release
+    exists.
     """
     if runtime.sglang is None:
         return None
@@ -122,8 +123,7 @@ Machine = Callable[[], Hardware | UnknownFact]
 
 
 class ChosenHardware(Struct, frozen=True):
-    """The selected hardware; None if none is set. `unknown`: why this machine's hardware is
-    unknown."""
+    """The selected `hardware`, or None; `unknown`: why this machine's hardware is unknown."""
 
     hardware: Hardware | None
     unknown: UnknownFact | None = None

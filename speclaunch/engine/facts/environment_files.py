@@ -62,7 +62,7 @@ def _plain(name: str) -> str:
 
 
 def _text(path: Path) -> str:
-    """Return the beginning of a regular file; an empty text if unreadable."""
+    """Return the beginning of a regular file; empty if it is unreadable."""
     try:
         return read_start(path, _MOST_BYTES)[0].decode("utf-8", "replace")
     except UnreadableFileError:

@@ -163,7 +163,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     differ: use `context_in` for one release.
     """
     context_lengths: tuple[int | None, int | None] | None = None
-    """The values before 0.5.10 and from 0.5.10 on, if they differ."""
+    """The context lengths before 0.5.10 and from 0.5.10 on; None if releases agree."""
     hidden_size: int | None = None
     vocab_size: int | None = None
     draft_vocab_size: int | None = None

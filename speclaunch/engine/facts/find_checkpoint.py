@@ -51,7 +51,7 @@ class Sources(Struct, frozen=True):
     """Sources of checkpoint facts: directories, a repository's facts, the index, the hub."""
 
     directories: tuple[Path, ...] = ()
-    """`--models`, in command-line order."""
+    """Directories from `--models`, in command-line order."""
     repository: tuple[Path, ...] = ()
     """Folders named `.speclaunch/models`, nearest first."""
     index: Path | None = None

@@ -88,7 +88,7 @@ class HubRefusedError(Exception):
 
 
 class HubListing(Struct, frozen=True):
-    """The hub's metadata of a model, in addition to its files."""
+    """Metadata that the hub reports about a model."""
 
     commit: str | None = None
     gated: bool | None = None
@@ -99,7 +99,7 @@ class HubListing(Struct, frozen=True):
 def offline() -> str | None:
     """Return the variable that forbids network access; None if none does.
 
-    The library reads the second variable only if the first is empty (huggingface_hub constants.py).
+    TRANSFORMERS_OFFLINE is read only if HF_HUB_OFFLINE is empty (huggingface_hub constants.py).
     """
     for variable in OFFLINE:
         value = os.environ.get(variable)
@@ -406,7 +406,7 @@ def fetch_header(hub: HubClient, file: str, file_bytes: int | None) -> dict[str,
 
 
 _MOST_SECONDS = 60.0
-"""Limit on all files of a checkpoint together."""
+"""Time limit in seconds for all files of a checkpoint together."""
 _MOST_SECONDS_OF_PULL = 300.0
 _MAX_TOKENIZER_BYTES = 32 << 20
 _FILES = {QUANTIZATION_FILE: MAX_CONFIG_BYTES, INDEX: MAX_INDEX_BYTES}

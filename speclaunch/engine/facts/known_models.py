@@ -144,17 +144,17 @@ class ModelPair(Struct, frozen=True):
     confidence: str | None = None
     """Confidence in the pair (or in the draft's config): high, medium or low."""
     since: str | None = None
-    """The first release of SGLang that loads it, if stated."""
+    """The first SGLang release that loads the draft; None if not stated."""
     form: str | None = None
-    """Layout of its weights (`speculators format`); None if it is SGLang's own."""
+    """Layout of the draft's weights (`speculators format`); None for SGLang's own layout."""
     sibling: str | None = None
     """The checkpoint for which the draft was made, if the target is only an export of that
     checkpoint."""
     is_read: bool = False
-    """True if any part of its config.json is in the index."""
+    """True if any part of the draft's config.json is in the index."""
     sources: tuple[str, ...] = ()
     mode: str | None = None
-    """The target's mode that it was trained for (`non-thinking`); None for all modes."""
+    """The target's mode that the draft was trained for (`non-thinking`); None for all modes."""
 
 
 def drafts_for(target: str) -> tuple[ModelPair, ...]:

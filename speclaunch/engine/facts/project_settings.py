@@ -56,7 +56,7 @@ class ProjectFile(Struct, frozen=True):
     path: Path
     table: Mapping[str, Any]
     shown: str
-    """Its path in reports."""
+    """The file's path, as reports show it."""
     prefix: tuple[str, ...]
     """Keys that lead to the table."""
     places: Places

@@ -330,7 +330,7 @@ def _context(
 
 
 def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part that describes the language model; empty if the top level does."""
+    """Return the nested config of the language model; empty if the top level describes it."""
     if _is_early_llava(config):
         return {}  # all keys are at the top level; the nested part is a different model
     for key in _NESTED:
@@ -369,7 +369,7 @@ def _dtype(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str | None:
 
 
 def _sliding_window(config: Mapping[str, Any]) -> int | None:
-    """Return the sliding window; None if it is unused. Qwen uses its window only if enabled."""
+    """Return the sliding window in tokens; None if unused. Qwen uses its window only if enabled."""
     used = config.get("use_sliding_window")
     qwen = (text(config.get("model_type")) or "").startswith(("qwen2", "qwen3"))
     if used is False or (qwen and used is not True):
@@ -400,7 +400,7 @@ def _aux_hidden_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _block_size(config: Mapping[str, Any]) -> int | None:
-    """Return the block size or None. Even a null in `dflash_config` overrides the outer key."""
+    """Return the block size or None. A null in `dflash_config` overrides the top-level key."""
     return size(merged(config, mapping(config.get("dflash_config"))).get("block_size"))
 
 

@@ -43,7 +43,7 @@ from speclaunch.engine.facts.weight_files import (
 _NUMBER = lazy(r"(?<=\.)\d+(?=\.|$)")
 _BRACE = lazy(r"[{}\[\]]")
 _LONG_TABLE = 40
-"""A table with fewer names is stored unchanged."""
+"""Number of names up to which a table is stored unchanged."""
 
 
 def shortened(config: Any) -> Any:

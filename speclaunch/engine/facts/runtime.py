@@ -148,7 +148,8 @@ _PACKAGES = (
     "transformers",
 )
 SOURCE = Path(installed_packages.__file__).read_text(encoding="utf-8")
-"""Functions of `installed_packages`, for a script that runs in an engine's interpreter."""
+"""Source of the functions in `installed_packages`, for scripts that run in an engine's
+interpreter."""
 _PROBE = f"{SOURCE}\nprint(answer({_PACKAGES!r}))\n"
 _PROBE_SECONDS = 15
 _SHOWN_CHARACTERS = 100
@@ -465,8 +466,8 @@ def _new(path: Path, seen: set[tuple[Path, Path | bytes]]) -> Iterator[Path]:
 
 
 def _script(path: Path) -> bytes | None:
-    """Return a short script; None for other files. pyenv installs equal scripts for all
-    interpreters."""
+    """Return the content of a short script; None for other files. pyenv installs equal scripts for
+    all interpreters."""
     try:
         if reads.size(path) > _LONGEST_SCRIPT:
             return None

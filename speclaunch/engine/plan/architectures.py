@@ -26,7 +26,8 @@ STANDALONE = "STANDALONE"
 """Key of the STANDALONE defaults, which apply to every architecture."""
 
 Parameters = tuple[int, int, int]
-"""`speculative_num_steps`, `speculative_eagle_topk`, `speculative_num_draft_tokens`."""
+"""Values of `speculative_num_steps`, `speculative_eagle_topk` and
+`speculative_num_draft_tokens`."""
 
 
 class Architectures(Struct, frozen=True):

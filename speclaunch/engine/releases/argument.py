@@ -389,8 +389,7 @@ Record = dict[str, Any]
 
 
 def encode(versions: Sequence[str], records: Mapping[str, Mapping[str, Record]]) -> str:
-    """Return the text of a file. ``records`` has all of ``versions``, each with its records by
-    key."""
+    """Return the text of a catalogue file. ``records`` has the records by version, then by key."""
     lines = []
     for key in sorted({key for version in versions for key in records[version]}):
         spans = [list(span) for span in _spans(versions, records, key)]
@@ -419,12 +418,12 @@ def _spans(
 
 
 def decode(data: Mapping[str, Any]) -> dict[str, dict[str, Record]]:
-    """Return all records of a file, by version, then by key."""
+    """Return all records in the data of a file, by version, then by key."""
     return {version: select(data, version) for version in data["versions"]}
 
 
 def select(data: Mapping[str, Any], version: str) -> dict[str, Record]:
-    """Return the records of one version."""
+    """Return the records of one version in the data of a file, by key."""
     place = {known: index for index, known in enumerate(data["versions"])}
     position = place[version]
     found: dict[str, Record] = {}

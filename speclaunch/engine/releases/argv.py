@@ -539,8 +539,8 @@ def _parse_all(args: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, 
 def _pieced(
     parsed: Sequence[ParsedArgument], problems: Sequence[ArgvProblem], catalogue: Catalogue
 ) -> tuple[Mapping[str, Any], str | None]:
-    """Return values and error of args with opaque parts, combined from the pieces in argparse's
-    order."""
+    """Return the values of args with opaque parts, or the first error in argparse's order, from the
+    parsed pieces."""
     if problems:
         return {}, min(problems, key=_precedence).message
     from speclaunch.engine.releases.parser import parser_of  # noqa: PLC0415

@@ -88,7 +88,7 @@ class UnknownFlag(Struct, frozen=True):
 
 
 class History(Struct, frozen=True):
-    """The known versions that have a name.
+    """The known versions in which a name exists.
 
     ``spans`` are the (first, last) runs of versions. ``current``: True if the newest known version
     has it.
@@ -237,7 +237,7 @@ def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion
     ``newest`` is also accepted. An unknown release or release candidate resolves to a known
     version, with a note: the version of its line (``0.5.13`` → ``0.5.13.post1``), else the newest
     earlier version, else the oldest. A path (package, checkout, wheel, catalogue) or the name of an
-    added judge resolves to that separate engine. Raises UnknownVersion.
+    added judge (an installed validator) resolves to that engine. Raises UnknownVersion.
     """
     if forks.MARK in text and _may_read(forks.file_of(text, directory or _default_directory())):
         return ResolvedVersion(text, text, exact=True)

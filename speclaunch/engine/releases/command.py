@@ -209,8 +209,8 @@ class RenderedArgs(Struct, frozen=True):
         return frozenset(found)
 
     def value(self, *names: str) -> str | None:
-        """Return the first value among these arguments (newest names), `true` for a switch; None if
-        absent."""
+        """Return the first value of the argument with one of these newest names, `true` for a
+        switch; None if absent."""
         for argument in self.arguments:
             if argument.name in names:
                 return argument.values[0] if argument.values else "true"
@@ -223,7 +223,7 @@ class _Renderer(Struct):
     notes: list[str] = []
     problems: list[ArgumentProblem] = []
     recipe_names: dict[str, str] = {}
-    """Destination of each argument rendered so far, with its recipe name."""
+    """Recipe names of the arguments rendered so far, by destination."""
 
 
 def render_args(

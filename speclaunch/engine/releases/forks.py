@@ -48,9 +48,9 @@ def file_of(version: str, directory: Path) -> Path:
 
 
 def of_judge(name: str) -> str | None:
-    """Return the version of a fork's judge that was added as `name`; None for any other name.
+    """Return the fork version that the judge `name` validates; None if there is no such judge.
 
-    For other judges, the name is the version.
+    The name of a release's judge is the release itself.
     """
     file = judges_home() / name / JUDGE_RECORD
     if file.parent.name != name or not reads.may_read(file):

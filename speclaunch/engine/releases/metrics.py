@@ -41,7 +41,7 @@ class MetricKind(StrEnum):
 
 
 class MetricNote(Struct, frozen=True):
-    """The meaning of a value in some releases."""
+    """The meaning of a metric's value in some releases."""
 
     meaning: str
     """The counted events or values, when the engine updates them, and pitfalls."""

@@ -60,8 +60,8 @@ class Parser(argparse.ArgumentParser):
     def run_piece(self, args: Sequence[str], namespace: argparse.Namespace) -> list[str]:
         """Run `parse_known_args` for one flag and its values, with a parser for a `piece`.
 
-        At each call argparse iterates over all arguments, to set defaults and to check required
-        arguments. A piece has neither, so only this one argument is passed to argparse.
+        argparse would iterate over all arguments, to set defaults and to check required arguments.
+        A piece needs neither, so argparse gets only the argument of this flag.
         """
         option = self.option_of(args[0])
         if not isinstance(option, argparse.Action):

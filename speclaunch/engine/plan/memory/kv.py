@@ -301,7 +301,7 @@ target's."""
 
 
 class CountedLayers(Struct, frozen=True):
-    """The engine's accounting of the target.
+    """The target's layers in the engine's memory budget.
 
     `own`: bytes per token. `layers`: number of layers that hold every token. `windows`: number of
     layers that hold a `share` of the tokens.

@@ -218,7 +218,8 @@ class FieldNode(Struct, frozen=True):
 
 
 def record_fields(evaluator: SourceEvaluator, owner: ClassValue) -> list[FieldNode]:
-    """Return the fields of a record class: inherited, from namespace classes, and its own."""
+    """Return the fields of a record class: inherited fields, those of namespace classes, its
+    own."""
     found: dict[str, FieldNode] = {}
     for part in [*_namespaces(evaluator, owner), *evaluator.bases(owner)]:
         if isinstance(part, ClassValue):

@@ -239,7 +239,7 @@ _CARRIER = ("PortArgs", "init_new")
 
 
 class Usage(Struct):
-    """The result of scanning the server's files."""
+    """Names that the server's files read, all variables, and those that control speculation."""
 
     read: set[str] = field(default_factory=set)
     variables: dict[str, DeclaredVariable] = field(default_factory=dict)
@@ -247,8 +247,7 @@ class Usage(Struct):
 
 
 def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
-    """Return which of ``names`` (destinations) and which variables are read, and all
-    variables."""
+    """Return all variables, and which of them and of ``names`` (destinations) server code reads."""
     source = evaluator.source
     texts = {file: source.read(file) or "" for file in source.server_files()}
     words = {file: frozenset(_WORD.findall(text)) for file, text in texts.items()}
