@@ -141,7 +141,7 @@ def is_endless(stream: BinaryIO) -> bool:
 
 
 def reason(error: OSError) -> str:
-    """Return why a file could not be read, as a part of a message."""
+    """Return why a file could not be read, as a phrase for a message."""
     if error.errno in _MISSING:
         return "no such file"
     return error.strerror or str(error)
