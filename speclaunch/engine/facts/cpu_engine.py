@@ -54,7 +54,7 @@ RELEASES: Mapping[str, str] = MappingProxyType(
         "0.5.16": f"{_BEFORE_22} xgrammar==0.2.1",
     }
 )
-"""Releases that serve on a CPU, newest first, and their pins that differ from `REQUIREMENTS`.
+"""Releases that serve on a CPU, newest first, each with its pins that differ from `REQUIREMENTS`.
 
 The pins are those of the release's own metadata. torch is the same for all.
 """
@@ -103,7 +103,7 @@ class CpuEngine(Struct, frozen=True):
 
     @property
     def root(self) -> Path:
-        """Folder with all files of this engine, except the models of another release."""
+        """Folder of this engine's files. The models are in the default engine's folder."""
         default = cpu_engine_home(self.home)
         if self.release == SGLANG_VERSION:
             return default
@@ -122,7 +122,7 @@ class CpuEngine(Struct, frozen=True):
 
     @property
     def python(self) -> Path:
-        """Interpreter, for a recipe's ``engine.python``."""
+        """Path of the interpreter, for a recipe's ``engine.python``."""
         return self.venv / "bin" / "python"
 
     @property

@@ -48,7 +48,7 @@ class FactSource(StrEnum):
     CACHE = "cache"
     """A hub cache on this machine."""
     REPOSITORY = "repository"
-    """`.speclaunch/models/` next to the file, or above it."""
+    """A folder `.speclaunch/models/` next to the recipe or script, or in a parent directory."""
     INDEX = "index"
     """The checkpoint index that ships with speclaunch."""
     HUB = "hub"
@@ -177,14 +177,14 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     sliding_window: int | None = None
     quantization: str | None = None
     """The checkpoint's `quant_method` (awq, gptq, fp8, modelopt_fp4, …), as the newest engine names
-    it. None if the checkpoint is not quantized, or if this is unknown."""
+    it. None if the checkpoint is unquantized or its method unknown."""
     mtp_layers: int | None = None
     """Number of multi-token-prediction layers that the config declares (`num_nextn_predict_layers`,
     `mtp_num_hidden_layers`).
     """
     mtp_weights: bool | None = None
-    """True if the weights index (else the file headers) lists these layers. None if neither is
-    available."""
+    """True if the weights index (else the file headers) lists multi-token-prediction layers. None
+    if neither is available."""
     target_hidden_size: int | None = None
     """Hidden size of the target that an EAGLE-3 draft was trained for."""
     aux_hidden_layers: tuple[int, ...] = ()
@@ -219,9 +219,9 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     raw: Mapping[str, Any] = {}
     """The unmodified config."""
     origin: Origin | None = None
-    """Source of the facts; None if the user states them."""
+    """Source of the facts; None for facts from the user."""
     tensors: TensorFacts | None = None
-    """Tensors in its directory, read on demand. None: no safetensors file is available."""
+    """Tensors in the checkpoint's directory, read on demand; None without a safetensors file."""
     unread: Mapping[str, str] = {}
     """Fields above without a source, with the config.json key that would provide each. Reading such
     a field raises UnknownValueError.

@@ -146,7 +146,7 @@ def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
 
 
 def expanded(path: str, home: Path | None = None) -> Path:
-    """Return the path expanded as huggingface_hub does. Without a home, `~` is unchanged."""
+    """Return the path expanded as in huggingface_hub. Without a home, `~` is unchanged."""
     if "$" in path:
         reads.mark_uncacheable()  # depends on any variable
     return (home or Path()) / os.path.expandvars(os.path.expanduser(path))  # noqa: PTH111
@@ -358,8 +358,8 @@ def gather(
     """Return the facts of a target, a draft and their hardware. A checkpoint is None if it is
     unset or unknown.
 
-    `tokenizers`: also read their vocabularies, which only STANDALONE compares. Results are cached
-    until the process exits: a checkpoint that many files name is read once.
+    `tokenizers`: also read the vocabularies, which only STANDALONE compares. Results are cached
+    until the process exits, so a checkpoint that many files name is read once.
     """
     found = [
         None if name is None else _found(name, sources, tokenizers, revision)

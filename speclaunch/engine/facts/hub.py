@@ -500,7 +500,7 @@ def revision_of(source: str) -> str | None:
 
 
 def _fetch(hub: HubClient, directory: Path, files: Mapping[str, int]) -> None:
-    """Download the config, which is required, and each of the other files that exists."""
+    """Download the config, which is required, and those of the other `files` that exist."""
     config = hub.file("config.json", MAX_CONFIG_BYTES)
     if config is None:
         raise HubRefusedError(

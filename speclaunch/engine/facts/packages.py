@@ -67,8 +67,8 @@ class Packages(Struct, frozen=True):
     installed: Mapping[str, str] = field(default_factory=dict)
     """Versions of the relevant packages by name (lowercase, dashes)."""
     minimums: Mapping[str, str] = field(default_factory=dict)
-    """Minimum versions without which the engine does not start (`assert_pkg_version` in its
-    engine.py)."""
+    """Minimum versions, by package, that the engine requires to start (`assert_pkg_version` in
+    SGLang's engine.py)."""
     torch: Torch | None = None
     has_pip: bool = True
     ninja: bool = False
@@ -135,8 +135,8 @@ class InstalledPackage(Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """In lowercase, with dashes."""
     version: str
     hash: str | None = None
-    """Digest of the names and digests of its files in RECORD; None without that file. Equal in all
-    installations of the same wheel."""
+    """Digest of the file names and digests in the package's RECORD; None without a RECORD. All
+    installations of the same wheel have equal digests."""
 
 
 def read_distributions(interpreter: Path) -> tuple[str, tuple[InstalledPackage, ...]]:

@@ -80,8 +80,9 @@ _DEFAULTS = {
     "qwen3_5_text": 32768,
     "qwen3_5_moe_text": 32768,
 }
-"""`max_position_embeddings` of the config classes, used if a config lacks it. Equal in transformers
-4.51 to 5.19. A draft that omits it is limited to 2048 tokens, even for a long-context target."""
+"""`max_position_embeddings` of the config classes, used if a config lacks it. The defaults are
+equal in transformers 4.51 to 5.19. A draft that omits the key is limited to 2048 tokens, even for a
+long-context target."""
 
 
 def context_lengths(

@@ -190,7 +190,8 @@ class Runtime(Struct, frozen=True):
     sglang_path: Path | None = None
     """Directory of the installed package; None if unknown."""
     executed: bool = True
-    """False if only its files were read, because a file names it and the user does not trust it."""
+    """False if only the interpreter's files were read, because a file names an interpreter that the
+    user does not trust."""
 
     @property
     def sglang(self) -> str | None:

@@ -59,7 +59,7 @@ class HashedFile(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     size: int
     hash: str
-    """Digest of its content: `sha256:…`"""
+    """Digest of the file's content: `sha256:…`"""
 
 
 def hash_files(path: Path, *, verify: bool = False) -> tuple[HashedFile, ...]:
