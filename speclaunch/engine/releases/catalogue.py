@@ -75,7 +75,7 @@ EnvBool)."""
 
 
 class Ambiguous(Struct, frozen=True):
-    """A prefix that several flags share: the engine exits with code 2."""
+    """A prefix that several flags share. The engine rejects it with exit code 2."""
 
     token: str
     candidates: tuple[str, ...]
@@ -390,7 +390,7 @@ def _load(version: str, own: str | None) -> Catalogue:
 
 
 def every_name() -> frozenset[str]:
-    """Return the names of all available catalogues: shipped, added, and of forks."""
+    """Return the names of all available catalogues: shipped releases, added versions and forks."""
     place = _directory()
     names = (path.stem for path in forks.file_of("*", place).parent.glob("*.json"))
     return frozenset((*held_versions(place), *names))

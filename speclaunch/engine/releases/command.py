@@ -175,9 +175,9 @@ class RenderedArgument(Struct, frozen=True):
     recipe_name: str = ""
     """The name in the recipe."""
     unset: tuple[str, ...] = ()
-    """Unset environment variables that its value needs. The value is then unknown."""
+    """Unset environment variables that the value needs; empty if the value is known."""
     dest: str = ""
-    """Destination in this version."""
+    """Destination of the argument in this version."""
 
     @property
     def tokens(self) -> tuple[str, ...]:

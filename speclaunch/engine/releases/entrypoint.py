@@ -19,22 +19,21 @@ from speclaunch.engine.releases.versions import within
 SERVE_SINCE = "0.5.5"
 """The first release with the program `sglang` (entry_points.txt; 0.5.4.post3 has none)."""
 _MODEL_TYPE_SINCE = "0.5.10"
-"""The first release with cli/serve.py:16 `_extract_model_type_override`; 0.5.9 passes every arg to
-the parser."""
+"""The first release with `--model-type` (cli/serve.py:16 `_extract_model_type_override`; 0.5.9
+passes every arg to the parser)."""
 _BACKENDS_SINCE = "0.5.20"
 """The first release with cli/serve_backends.py, in which a package can add names for
 --model-type."""
 _POSITIONAL_SINCE = "0.5.16"
-"""The first release with cli/serve.py:49 `_normalize_positional_model_path`; 0.5.15.post1 lacks
-it."""
+"""The first release that accepts the model as a positional arg (cli/serve.py:49
+`_normalize_positional_model_path`; not in 0.5.15.post1)."""
 _MODEL_ALIAS_SINCE = "0.5.11"
-"""The first release with cli/utils.py:106 `arg in ("--model-path", "--model")`; 0.5.10.post1
-accepts only --model-path."""
+"""The first release whose `sglang serve` also recognizes `--model` (cli/utils.py:106 `arg in
+("--model-path", "--model")`; 0.5.10.post1 accepts only --model-path)."""
 _MODEL_TYPES = ("auto", "llm", "diffusion")
 CONFIG = "--config"
 CONFIG_SINCE = "0.5.3"
-"""The first release with server_args.py:3159 `if "--config" in argv`; 0.5.2 has no such
-argument."""
+"""The first release with `--config` (server_args.py:3159 `if "--config" in argv`)."""
 CONFIG_SUFFIXES = (".yaml", ".yml")
 """Suffixes that a config file may have (`_validate_yaml_file` of server_args_config_parser.py, in
 all versions)."""
@@ -44,11 +43,11 @@ argparse action has an attribute `action` (server_args.py:4986 of 0.5.7): for ev
 renders the flag alone and false renders nothing.
 """
 _JSON_SINCE = "0.5.14"
-"""The first release with server_args_config_parser.py:155 `json.dumps`; 0.5.13.post1 writes a
-mapping as Python `str`."""
+"""The first release that writes a mapping as JSON (server_args_config_parser.py:155 `json.dumps`;
+0.5.13.post1 writes Python's `str`)."""
 _FLAGS_SINCE = "0.5.23"
-"""The first release with server_args_config_parser.py:18 `_config_keys`. In earlier releases a key
-matches only by its `dest`."""
+"""The first release in which a config key may be any flag (server_args_config_parser.py:18
+`_config_keys`). In earlier releases it must be a `dest`."""
 
 
 def since(catalogue: Catalogue, version: str) -> bool:

@@ -159,7 +159,8 @@ def _read_catalogue(file: Path) -> dict[str, Any]:
 
 
 def _write(file: Path, document: Mapping[str, Any]) -> None:
-    """Write atomically, because several processes may read the same fork at the same time."""
+    """Write a catalogue atomically, because several processes may read the same fork at the same
+    time."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, json.dumps(document, ensure_ascii=False, indent=1))

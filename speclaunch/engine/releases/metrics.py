@@ -44,7 +44,7 @@ class MetricNote(Struct, frozen=True):
     """The meaning of a metric's value in some releases."""
 
     meaning: str
-    """The counted events or values, when the engine updates them, and pitfalls."""
+    """Text: the counted events or values, when the engine updates them, and pitfalls."""
     source: str
     """Release and file that the note is based on."""
     versions: str = ""
@@ -55,7 +55,7 @@ class Metric(Struct, frozen=True):
     """One metric of one release."""
 
     name: str
-    """Name in the source, such as `sglang:spec_accept_length`."""
+    """Name in the engine's source, such as `sglang:spec_accept_length`."""
     kind: MetricKind
     labels: tuple[str, ...]
     """Labels of every series, sorted."""

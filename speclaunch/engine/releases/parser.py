@@ -124,7 +124,7 @@ class _ConstantAction(argparse.Action):
 
 
 class _LoraAction(argparse.Action):
-    """The engine's LoRAPathAction. `metavar` is the version."""
+    """The engine's LoRAPathAction. `metavar` is the engine version."""
 
     def __call__(
         self,
