@@ -104,11 +104,12 @@ class MemoryBudget(Struct, frozen=True):
 
     fit: Fit
     why: str
-    """One sentence with the numbers."""
+    """The reason for the verdict in one sentence, with numbers."""
     phase: MemoryPhase | None = None
-    """Phase in which the start fails; None if it does not."""
+    """Phase in which the start fails; None if the start succeeds or its outcome is unknown."""
     message: str | None = None
-    """Error message that this engine version would print; None if the start does not fail."""
+    """Error message that this engine version prints; None if the start succeeds or its outcome is
+    unknown."""
     ranks: tuple[RankBudget, ...] = ()
     target_kv: MemorySize | None = None
     """Bytes of the target's KV cache per token; None if unknown."""
@@ -128,11 +129,11 @@ class MemoryBudget(Struct, frozen=True):
     """Smallest and largest fraction with the verdict FITS; None if there is none or the range is
     unknown."""
     impossible: bool = False
-    """True if the weights alone, at their minimum, exceed an empty GPU's memory: every start
+    """True if the weights alone, at their minimum, exceed an empty GPU's memory. Every start then
     fails, whatever the settings."""
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """Notes on limits that the engine lowers, and on estimates that decide the verdict."""
+    """Notes on user limits that the engine lowers, and on estimates that decide the verdict."""
 
 
 class Steppable(StrEnum):

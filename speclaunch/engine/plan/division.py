@@ -209,7 +209,8 @@ def _expert_blocks(
 
 _NO_CHECK = "<0.5.6"
 _LENIENT = ">=0.5.12"
-"""Releases with an environment variable that skips the check (0.5.12 model_runner.py:1176)."""
+"""Releases with an environment variable that skips the check of expert blocks (0.5.12
+model_runner.py:1176)."""
 _PADS = ">=0.5.11"
 """Releases in which aiter pads experts (0.5.11 model_runner.py:1094,
 layers/quantization/fp8.py:860)."""

@@ -374,9 +374,9 @@ class RequestLoad(Struct, frozen=True):
     """A load: concurrent requests of equal length."""
 
     requests: int
-    """0 if unknown."""
+    """Number of concurrent requests; 0 if unknown."""
     context: int
-    """0 if unknown."""
+    """Tokens per request, prompt and answer; 0 if unknown."""
     assumed: tuple[str, ...] = ()
     """Options of `plan` that the user did not set, with the assumed values."""
 

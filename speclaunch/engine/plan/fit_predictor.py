@@ -231,8 +231,8 @@ class Margins(Struct, frozen=True):
 
 
 def margins(plan: Plan) -> Margins | None:
-    """Return the margins of a plan, regardless of its fraction; None if a fact is missing or no
-    fraction works."""
+    """Return the working fractions of a plan, whose own fraction is ignored; None if a fact is
+    missing or no fraction works."""
     found = gather(plan)
     terms = found.terms
     if terms is None or len(found.unknown) > (found.fraction is None):

@@ -144,7 +144,7 @@ WHY = {
 RUNNING, CHUNK = "max_running_requests", "chunked_prefill_size"
 
 _GRAPHS = 16.0
-"""Cost if no batch size has a graph. If only some lack a graph, their share is measured on a log
+"""Cost if no batch size has a graph. If only some lack a graph, the cost is their share on a log
 scale, because small batches are common."""
 _RUNNING = 2.0
 """Cost of halving the running requests, because the other requests wait."""
@@ -261,7 +261,7 @@ class Levels(Struct, frozen=True):
     """The lower values of each setting that a search may try."""
 
     base: Mapping[str, Any]
-    """Changes already made, without the fraction."""
+    """Changes that the search starts from, without the fraction."""
     running: tuple[Step, ...]
     others: tuple[tuple[Step, ...], ...]
 

@@ -82,7 +82,7 @@ __all__ = ["NoSuchArgumentError", "Plan", "UnknownValueError"]
 T = TypeVar("T")
 
 _OF_OTHERS = frozenset({"CUDA_VISIBLE_DEVICES"})
-"""Variables that affect the engine although it does not read them itself."""
+"""Variables that affect the engine although other libraries read them."""
 
 
 class Plan(Struct, frozen=True, dict=True):

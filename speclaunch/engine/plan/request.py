@@ -35,7 +35,7 @@ class ProbeKind(StrEnum):
     READINESS = "readinessProbe"
     LIVENESS = "livenessProbe"
     HEALTHCHECK = "healthcheck"
-    """Compose's health check: it marks the container as unhealthy and restarts nothing."""
+    """Compose's health check, which marks a container as unhealthy but restarts nothing."""
 
 
 class Probe(Struct, frozen=True):
@@ -55,7 +55,7 @@ class Probe(Struct, frozen=True):
     timeout: Setting | None = None
     failure_threshold: Setting | None = None
     scheme: str | None = None
-    """`HTTPS` if the request uses it; else None."""
+    """`HTTPS` for a request over TLS; None otherwise."""
     host: str | None = None
     """Host of the request; None for the pod's own address."""
     headers: frozenset[str] = frozenset()
@@ -103,7 +103,7 @@ class Pod(Struct, frozen=True):
     probes: tuple[Probe, ...] = ()
     volumes: tuple[Volume, ...] = ()
     shm_size: Setting | None = None
-    """Bytes of `/dev/shm` if a separate key sets them (Compose's `shm_size`)."""
+    """Bytes of `/dev/shm` that a separate key sets (Compose's `shm_size`); None without one."""
     ipc_host: Setting | None = None
     """True for `hostIPC: true` or `ipc: host`: the container shares the machine's `/dev/shm`."""
     grace: Setting | None = None
@@ -134,11 +134,12 @@ class Service(Struct, frozen=True):
     selector: Mapping[str, str]
     ports: tuple[tuple[Setting, Setting | None], ...] = ()
     headless: bool = False
-    """True if its name resolves to the pods themselves (`clusterIP: None`) and all their ports."""
+    """True if the service's name resolves to the pods themselves (`clusterIP: None`) and all their
+    ports."""
 
 
 class Upstream(Struct, frozen=True):
-    """A server in a router's configuration: `--prefill http://host:port bootstrap`."""
+    """A server that a router's configuration names: `--prefill http://host:port bootstrap`."""
 
     role: str
     """`prefill` or `decode`, or `worker` for a router without disaggregation."""
@@ -259,7 +260,7 @@ class Request(Struct, frozen=True):
     """Arguments whose text the parser did not recognize, by the engine's current name, with the
     reason. Their values are unknown, not the defaults."""
     unseen: str | None = None
-    """Reason why an unread file may contain more arguments; None if there is no such file."""
+    """Reason why further arguments may be in an unread file; None if there is no such file."""
     argv: tuple[ArgvToken, ...] = ()
     """The args for that version's parser."""
     server_context: ServerContext | None = None

@@ -1,4 +1,4 @@
-"""Start-up of a server: time until it answers, and the endpoints that a probe may request.
+"""Start-up of a server: the time until it answers, and the endpoints that a probe may request.
 
 The minimum and the expected time are used to check a user's probes. The worst case is the
 budget of a generated startup probe. A probe that fails too early kills a server while it loads, and
@@ -38,7 +38,8 @@ _SWITCHED = ">=0.5.6"
 _BYPASS = "SGLANG_DIAG_BYPASS_HEALTH_GENERATE"
 PATIENCE = "SGLANG_HEALTH_CHECK_TIMEOUT"
 USUAL_PATIENCE = 20
-"""Seconds until 503 (`HEALTH_CHECK_TIMEOUT`, 0.4.6 to 0.5.23)."""
+"""Seconds that `/health` waits for a token before it returns 503 (`HEALTH_CHECK_TIMEOUT`, 0.4.6 to
+0.5.23)."""
 LEAST_SECONDS = 1
 """Seconds that a generating endpoint sleeps before it first checks for an answer."""
 _GENERATE = "/health_generate"
@@ -174,8 +175,8 @@ class Range(Struct, frozen=True):
 
 _IMPORTS = Range(8, 40, 120)
 """Seconds until weights begin to load. The CPU engine's complete start with a 1 MB model takes 11
-to 19 s (0.5.23, two cores, twelve starts). On a GPU, CUDA and NCCL add to it. The worst case is a
-cold disk."""
+to 19 s (0.5.23, two cores, twelve starts). On a GPU, CUDA and NCCL add to that time. The worst case
+is a cold disk."""
 _CAPTURE = Range(3, 30, 0)
 """Seconds of graph capture (`Capture cuda graph end. Time elapsed: …`) for each of target and
 draft. The worst case is computed per graph."""
@@ -339,7 +340,7 @@ class ExpectedStart(Struct, frozen=True):
     likely: float
     known: bool
     weights: float
-    """Known size of target and draft, in GB."""
+    """Known size of the weights of target and draft, in GB."""
 
 
 def expected_start(plan: Plan) -> ExpectedStart:

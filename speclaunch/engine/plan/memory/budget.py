@@ -144,7 +144,7 @@ _ELSEWHERE = (
 """Arguments that leave part of the weights in host memory or in other processes, shrink them, or
 omit them. Such weights are not counted."""
 _FORMATS = frozenset({"gguf", "bitsandbytes", "layered", "sharded_state"})
-"""Values of `load_format` whose files differ from the config's description."""
+"""Values of `load_format` for files that the config does not describe."""
 
 
 def memory_verdict(plan: Plan) -> MemoryBudget:

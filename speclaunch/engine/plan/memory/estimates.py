@@ -81,12 +81,12 @@ class Device(Struct, frozen=True):
 
     @property
     def free(self) -> int:
-        """Free bytes, by the best estimate."""
+        """Free bytes before weights are loaded, as estimated."""
         return self.memory_bytes - self.others.bytes - self.runtime.size.bytes
 
     @property
     def most_free(self) -> int:
-        """Free bytes, with estimates at their minimum."""
+        """Free bytes before weights are loaded, at the minimum of the runtime's estimate."""
         return self.memory_bytes - self.others.bytes - self.runtime.least
 
 
@@ -191,7 +191,7 @@ _EAGER, _HELD_LEAST, _HELD = 1.2, 1.4, 2.0
 of one layer's activations. Measured: 1.4, and 1.5 to 2.1, with Llama, Qwen3 and MiMo (0.5.17 on
 H100 and H200)."""
 _LOWEST = 2
-"""The minimum size of decode graphs is the rule of thumb divided by this number."""
+"""Divisor of the engine's rule of thumb that gives the minimum size of decode graphs."""
 
 
 def has_graphs(plan: Plan) -> bool:

@@ -176,7 +176,7 @@ class StateSettings(Struct, frozen=True):
     cached: bool
     """True if there is a prefix cache."""
     all_running: int | None
-    """`max_running_requests`; None if unlimited."""
+    """`max_running_requests` of all attention ranks; None if unlimited."""
     running: int | None
     """`max_running_requests` of one attention rank; None if unlimited."""
     draft_tokens: int
@@ -258,7 +258,7 @@ def room(settings: StateSettings, rest: float) -> States:
 
 
 def _jointly(settings: StateSettings, rest: float) -> States:
-    """Return the states for 0.5.13 and later, where slots share memory with the states that
+    """Return the states for 0.5.13 and later, in which slots share memory with the states that
     verification stores.
 
     0.5.17 adds a padding slot to both.
@@ -394,7 +394,7 @@ class PoolLayout(Struct, frozen=True):
     full_layers: int
     """Number of layers whose KV cache holds every token of a request."""
     full_token_bytes: int
-    """Bytes of one token in all these layers, as allocated."""
+    """Allocated bytes of one token in all full layers."""
     swa_layers: int = 0
     """Number of layers with a sliding window and a separate pool."""
     swa_token_bytes: int = 0
@@ -403,7 +403,7 @@ class PoolLayout(Struct, frozen=True):
     state_layers: int = 0
     """Number of layers with a recurrent state (Mamba, linear attention)."""
     state_request_bytes: int = 0
-    """Bytes of one request's state in all these layers."""
+    """Bytes of one request's state in all layers with a recurrent state."""
 
 
 class _Target(Struct, frozen=True):

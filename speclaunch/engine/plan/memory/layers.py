@@ -23,7 +23,7 @@ _SCALED_CACHE = ("modelopt_fp8", "modelopt_fp4", "modelopt", "modelopt_mixed", "
 """Quantization methods whose checkpoints may request an fp8 cache if the dtype is auto (0.5.3 and
 later)."""
 _SCALED_CACHE_LATER = ("compressed-tensors", "compressed_tensors", "fp8")
-"""Further methods in 0.5.19 and later."""
+"""Quantization methods whose checkpoints may also request an fp8 cache in 0.5.19 and later."""
 
 
 class Element(Struct, frozen=True):
@@ -248,7 +248,7 @@ def is_sparse(plan: Plan, config: ModelConfig) -> bool:
 
 
 def _index_bytes(plan: Plan, config: ModelConfig) -> int:
-    """Return the bytes of index keys: one per element, and the scales.
+    """Return the index-key bytes of one token: one per element, and the scales.
 
     `index_kpool` tokens share a key (0.5.22 and later).
     """
@@ -296,11 +296,11 @@ _INTERVALS = ("Qwen3Next", "Qwen3_5", "InternS2Preview", "InternS2Mobius")
 """Models of gated delta nets with attention in every `full_attention_interval`-th layer."""
 _KIMI = ("KimiLinear", "KimiK3")
 _MODEL_DECIDES = ">=0.5.8"
-"""Releases with a list of sliding-window models. In earlier releases every model with a window has
-a pool for it (0.4.10 model_runner.py:289 to 0.5.6 :438)."""
+"""Releases with a list of sliding-window models. In earlier releases every model with a sliding
+window has a separate pool for it (0.4.10 model_runner.py:289 to 0.5.6 :438)."""
 _NONE = "<0.4.10"
 _NO_OTHERS = ">=0.5.7"
-"""Releases before `_MODEL_DECIDES` in which only MiMo-V2 has such a pool."""
+"""Releases before `_MODEL_DECIDES` in which only MiMo-V2 has a separate pool for its windows."""
 _PATTERNS = ("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")
 _WINDOWED_MODELS = ("GptOss", "Gemma2", "Gemma3", "Olmo2", "Olmo3")
 """Models whose attention has windows in some layers, for releases before 0.5.7

@@ -81,7 +81,8 @@ class ModelConfig(Struct, frozen=True):
         return default
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """Return a boolean value, or `default` if it is missing. Raises UnknownValueError."""
+        """Return the boolean value of a key, or `default` if it is missing. Raises
+        UnknownValueError."""
         value = self.values.get(key)
         if value is None:
             return default
@@ -311,7 +312,7 @@ class Shard(Enum):
     EMBEDDING = auto()
     HEAD = auto()
     REPLICATED = auto()
-    """Held in full by every rank."""
+    """Weights that every rank holds in full."""
 
 
 class WeightRole(Enum):
@@ -326,7 +327,7 @@ class WeightRole(Enum):
     MTP = auto()
     """Multi-token-prediction layers, which the target does not load."""
     MTP_COPY = auto()
-    """Copies of embedding and head in those layers, which are never loaded."""
+    """Copies of embedding and head in multi-token-prediction layers, which are never loaded."""
 
 
 class Matrix(Struct, frozen=True):

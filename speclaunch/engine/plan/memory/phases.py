@@ -20,8 +20,8 @@ from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.topics.attention import NEEDS_A_STATE
 
 _TORCH = "torch.OutOfMemoryError: CUDA out of memory."
-"""PyTorch's message (2.5 and later, which all these releases require), without the sizes that
-follow it."""
+"""Beginning of PyTorch's message (2.5 and later, as all known releases require), before its
+sizes."""
 _HOST = "DefaultCPUAllocator: can't allocate memory"
 
 
@@ -31,9 +31,9 @@ def allocation_message(plan: Plan) -> str:
 
 
 def _no_tokens(plan: Plan, fraction: float) -> str:
-    """Return the message if no page of KV cache is left. sglang 0.5.23 pool_configurator.py:96,
-    0.5.10 model_runner_kv_cache_mixin.py:57, 0.5.3 model_runner.py:1660, 0.4.6
-    model_runner.py:899."""
+    """Return the engine's message for a KV cache of less than a page. sglang 0.5.23
+    pool_configurator.py:96, 0.5.10 model_runner_kv_cache_mixin.py:57, 0.5.3 model_runner.py:1660,
+    0.4.6 model_runner.py:899."""
     text = "Not enough memory. Please try to increase --mem-fraction-static."
     if plan.in_versions(">=0.5.10"):
         return f"{text} Current value: mem_fraction_static={fraction}"
@@ -43,8 +43,9 @@ def _no_tokens(plan: Plan, fraction: float) -> str:
 
 
 def _nothing_left(fraction: float, before: int, after: int) -> str:
-    """Return the message if the weights alone fill the static share (0.5.14 and later; 0.5.23
-    kv_cache_configurator.py:3051). `before`, `after`: free bytes before and after loading."""
+    """Return the engine's message for weights that alone fill the static share (0.5.14 and
+    later; 0.5.23 kv_cache_configurator.py:3051). `before`, `after`: free bytes before and after
+    loading."""
     least = 1 - after / before
     return (
         f"Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static="
@@ -55,7 +56,7 @@ def _nothing_left(fraction: float, before: int, after: int) -> str:
 
 
 def _no_states(slots: int, rest: float, each: int) -> str:
-    """Return the message if no linear-attention state fits (0.5.13 and later; 0.5.23
+    """Return the engine's message if no linear-attention state fits (0.5.13 and later; 0.5.23
     kv_cache_configurator.py:3394). `rest` is in GiB."""
     return (
         "Not enough GPU memory for hybrid (mamba/linear-attention) state cache. Computed "
@@ -67,8 +68,8 @@ def _no_states(slots: int, rest: float, each: int) -> str:
 
 
 def _too_few_states(slots: int, ratio: int, requests: int) -> str:
-    """Return the message if states suffice for less than one request (0.5.13 and later; 0.5.23
-    kv_cache_configurator.py:3154)."""
+    """Return the engine's message for states that suffice for less than one request (0.5.13 and
+    later; 0.5.23 kv_cache_configurator.py:3154)."""
     return (
         "Hybrid (mamba/linear-attention) state cache is too small to serve any requests. "
         f"max_mamba_cache_size={slots}, mamba_ratio={ratio}, resulting max_num_reqs={requests}. "
@@ -78,8 +79,8 @@ def _too_few_states(slots: int, ratio: int, requests: int) -> str:
 
 
 def _small_window(tokens: int, window: int, page: int) -> str:
-    """Return the message for a sliding-window pool that never admits a request (0.5.16 and later;
-    0.5.23 pool_configurator.py:212)."""
+    """Return the engine's message for a sliding-window pool that never admits a request (0.5.16 and
+    later; 0.5.23 pool_configurator.py:212)."""
     return (
         f"SWA pool ({tokens} tokens) cannot hold even one request: the prefill admission floor is "
         f"sliding_window_size ({window}) + page_size ({page}). Increase --swa-full-tokens-ratio "
@@ -88,13 +89,14 @@ def _small_window(tokens: int, window: int, page: int) -> str:
 
 
 def capture_message(plan: Plan) -> str:
-    """Return the message if graphs do not fit. 0.4.6 capitalizes CUDA (cuda_graph_runner.py)."""
+    """Return the engine's message for graphs that do not fit. 0.4.6 capitalizes CUDA
+    (cuda_graph_runner.py)."""
     name = "CUDA" if plan.in_versions("<0.4.7") else "cuda"
     return f"Capture {name} graph failed: CUDA out of memory."
 
 
 def unbalanced_message(local: int, least: int) -> str:
-    """Return the message if a rank has much less free memory than another (0.5.23
+    """Return the engine's message for a rank with much less free memory than another (0.5.23
     distributed/bootstrap.py:445)."""
     gib = float(1 << 30)
     return (
@@ -118,8 +120,8 @@ INDEX_BYTES = 80
 """Bytes of host memory per pool token while a CPU engine serves. 48 bytes are inputs of the eager
 runner, which is sized for all tokens (0.5.15 to 0.5.23 model_executor/runner/eager_runner.py:
 `prefill_ceiling`). 16 bytes are the list of free slots and its copy
-(mem_cache/allocator/token.py:59). The rest are page tables. Measured: 73 bytes, EAGLE3 with
-3,966,095 tokens."""
+(mem_cache/allocator/token.py:59). Page tables take the remaining bytes. Measured: 73 bytes, EAGLE3
+with 3,966,095 tokens."""
 
 HOST_LOSS = 256 * MIB
 """Bytes of host memory that a CPU engine may lose while it loads weights, in addition to the
@@ -243,7 +245,7 @@ def start(plan: Plan, terms: Terms, fraction: float) -> FractionOutcome:
 
 
 def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
-    """Return a start that is simulated with the expected sizes of graphs and activations."""
+    """Simulate a start with the expected sizes of graphs and activations, and return the result."""
     return run(plan, _bounded(plan, terms), fraction)
 
 

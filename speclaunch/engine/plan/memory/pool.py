@@ -27,14 +27,14 @@ class SlotSettings(Struct, frozen=True):
     """`max_running_requests` (48 with speculation, unless set by the user)."""
     ranks: int
     fewest: int
-    """Minimum number of requests per rank."""
+    """Minimum number of running requests per rank."""
     context: int
     extra: int
-    """Additional positions in each row, beyond the context."""
+    """Positions in each row of the position table, in addition to the context."""
     era: int
     """Method by which the release limits requests: 0 up to 0.5.9, 1 up to 0.5.13, 2 from 0.5.14."""
     padding: int
-    """Additional rows beyond the requests."""
+    """Rows of the position table in addition to one per request."""
     more: int
     """Rows for requests that a decode server is receiving (disaggregation)."""
 
@@ -142,7 +142,7 @@ class PoolSettings(Struct, frozen=True):
 
 
 class Pool(Struct, frozen=True):
-    """The pool that fits in some memory."""
+    """The KV pool for an amount of memory."""
 
     tokens: int
     """`max_total_num_tokens`: tokens in the layers that hold every token."""
@@ -157,8 +157,8 @@ class Pool(Struct, frozen=True):
 
 
 def draft_headroom(plan: Plan) -> int:
-    """Return the `headroom` of EAGLE and STANDALONE drafts: 0.5.6 model_runner.py:1700, 0.4.6
-    model_runner.py:866."""
+    """Return the `headroom` in tokens per request; 0 from 0.5.7 on and for other drafts than
+    EAGLE's (0.5.6 model_runner.py:1700, 0.4.6 model_runner.py:866)."""
     if plan.in_versions(">=0.5.7") or plan.algorithm not in EAGLE_FAMILY:
         return 0
     steps = number(plan, "speculative_num_steps")

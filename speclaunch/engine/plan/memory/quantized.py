@@ -73,7 +73,7 @@ def _harmless(pattern: str) -> str:
 
 
 _FEW = 16
-"""Up to this many names, testing each name is faster than looking up all parts of a module's
+"""Number of names up to which testing each name is faster than looking up all parts of a module's
 name."""
 
 
@@ -149,7 +149,7 @@ class Scheme(Struct, frozen=True):
 
 
 FP8 = Scheme(8, once=8)
-"""One scale for the weight, and one for its inputs."""
+"""8-bit storage with one scale for the weight, and one for its inputs."""
 FP8_ROWS = Scheme(8, row=_FLOAT32)
 NVFP4 = Scheme(4, group=16, scale=1, once=8)
 NVFP4_WEIGHTS = Scheme(4, group=16, scale=1, once=4)

@@ -444,8 +444,8 @@ def _own_copies(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> float
 
 
 _COLLECTED = ">=0.5.19"
-"""Releases that free unreferenced tensors before they size the pool (mem_cache/
-kv_cache_configurator.py `_profile_available_bytes`)."""
+"""Releases that free unreferenced tensors before they size the pool
+(mem_cache/kv_cache_configurator.py `_profile_available_bytes`)."""
 _READ_TWICE = ("q_proj", "k_proj", "v_proj")
 _SHARES_FIRST = BLOCK_FAMILY | {"FROZEN_KV_MTP"}
 """Algorithms whose draft has no embedding, or has the target's before the pool is sized (0.5.17

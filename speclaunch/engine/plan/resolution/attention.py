@@ -217,8 +217,9 @@ def _topk(working: Working) -> Any:
 def _chain_or_none(working: Working) -> bool:
     """True if topk is unset, or if topk and page size are 1 (`is_no_spec_infer_or_topk_one`).
 
-    The page size is the user's, or the one that the model forces. If the runner chooses, it is
-    already resolved; otherwise an unset size counts as 1 (from 0.5.4.post1, utils/common.py:2625).
+    The page size is the user's, or the one that the model forces. If the runner chooses the
+    backend, the size is already resolved; otherwise an unset size counts as 1 (from 0.5.4.post1,
+    utils/common.py:2625).
     """
     topk = _topk(working)
     return topk is None or bool(topk == 1 and working.value(PAGE) in (None, 1))

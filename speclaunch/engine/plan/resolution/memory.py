@@ -355,7 +355,7 @@ def _by_class(memory: int, steps: list[tuple[int, int]], otherwise: int) -> tupl
 
 
 def _largest_graph(working: Working) -> None:
-    """Set the default size of the largest decode graph; None if the runner's own list determines
+    """Set the default size of the largest decode graph, or None if the runner's own list sets
     it."""
     memory = working.gpu_memory
     ranks = working.number("tp_size", 1)

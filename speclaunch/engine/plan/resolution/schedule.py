@@ -51,7 +51,7 @@ def resolve_all_to_all(working: Working) -> None:
 
 
 def _reset(working: Working) -> None:
-    """Switch DP attention off for a single rank (0.5.2 and later)."""
+    """Switch DP attention off if it has a single rank (0.5.2 and later)."""
     with working.deciding(SWITCH, HEAD):
         if working.number(REPLICAS, 1) != 1:
             return

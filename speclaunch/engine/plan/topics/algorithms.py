@@ -29,7 +29,7 @@ _ADDED = (
 )
 """Names that each release added (speculative/spec_info.py; before 0.5.12 the parser's choices)."""
 FIRST_WITH = {name: since for since, names in _ADDED for name in names}
-"""The first release with each name; `0` if all known releases have it."""
+"""The first release with each algorithm name; `0` if all known releases have the name."""
 
 REJECTION = "speculative_use_rejection_sampling"
 BLOCKS = "speculative_use_block_verification"

@@ -22,7 +22,8 @@ RENAMED = {"compressed": "dsv4", "tokenspeed_mla": "cutedsl_mla"}
 arg_groups/serving_hook.py:305)."""
 RENAMED_IN = ">=0.5.23"
 RENAMED_EARLY, RENAMED_EARLY_IN = ("compressed",), ">=0.5.12"
-"""Deprecated names that earlier releases also replace (0.5.12.post1 server_args.py:1128)."""
+"""Deprecated names of backends that earlier releases also replace, and those releases (0.5.12.post1
+server_args.py:1128)."""
 BEFORE_RENAMED = "<0.5.23"
 
 OWN_CPU_DEFAULTS = ">=0.4.10"
@@ -51,10 +52,11 @@ _ABSORBED = (
     ("0.5.9", ("GlmMoeDsaForCausalLM",)),
     ("0.5.18", ("Glm4MoeLiteForCausalLM",)),
 )
-"""Targets with latent attention that the engine lists, by the release that added each."""
+"""Targets with latent attention that the engine lists for deterministic inference, by the release
+that added each."""
 _NOT_CHOSEN_FOR = (("0.5.20", ("Glm5NextForConditionalGeneration",)),)
-"""Further targets without a default backend (0.5.23 attention_hook.py:633, not
-overrides.py:1055)."""
+"""Further such targets, for which the engine sets no default backend (0.5.23 attention_hook.py:633,
+not overrides.py:1055)."""
 
 
 def is_deterministic(settings: Settings) -> bool:
@@ -90,7 +92,7 @@ def absorbs(settings: Settings) -> bool:
 
 
 def triton_targets(settings: Settings) -> frozenset[str]:
-    """Return targets that default to triton on Blackwell. Other targets default to flashinfer."""
+    """Return targets that deterministic inference runs on triton by default on Blackwell."""
     return _since(settings, _ABSORBED)
 
 

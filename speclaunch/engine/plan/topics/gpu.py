@@ -91,9 +91,9 @@ BALANCED = 0.9
 """Minimum ratio of free memory between two ranks. The engine refuses to start below it (0.5.23
 distributed/bootstrap.py:445, 0.5.7 model_runner.py:788)."""
 BALANCE_CHECK = "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK"
-"""Variable that disables this check if it is false (0.5.7 and later)."""
+"""Variable that disables the check of balanced memory if it is false (0.5.7 and later)."""
 NO_BALANCE_CHECK = "SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK"
-"""Variable that disables this check if it is true (up to 0.5.17)."""
+"""Variable that disables the check of balanced memory if it is true (up to 0.5.17)."""
 OWN = 512
 """MiB for the metadata of attention backends."""
 TOKEN = 1.5
@@ -106,6 +106,6 @@ DECODE_GRAPH_RANK = 3
 LARGE_GRAPH = 300
 DECODE_GRAPH_RANK_LARGE = 4.5
 PREFILL_GRAPH = 8
-"""MiB per prefill graph, regardless of its size."""
+"""MiB reserved per prefill graph, regardless of the graph's size."""
 PREFILL_GRAPHS_LATENT = 1536
 """MiB for all prefill graphs of a model with latent attention."""

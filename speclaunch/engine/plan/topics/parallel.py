@@ -25,7 +25,7 @@ HEAD = "enable_dp_lm_head"
 RESET = ">=0.5.2"
 """Releases in which a single rank switches DP attention off (0.5.2 server_args.py:509)."""
 HEAD_RESET = ">=0.5.3"
-"""Releases in which a single rank also switches `HEAD` off."""
+"""Releases in which a single rank also switches `enable_dp_lm_head` off."""
 _MOST = 1 << 16
 """Maximum number of ranks in a deployment."""
 
@@ -125,7 +125,8 @@ _DFLASH_SINCE = "0.5.23"
 0.5.20."""
 _DFLASH = f">={_DFLASH_SINCE}"
 _BY_FLAG = "<0.5.18"
-"""Releases that check the user's flag for DSPARK, before a single rank resets it."""
+"""Releases that check the user's `enable_dp_attention` for DSPARK, before a single rank resets
+it."""
 
 
 def _spread(settings: Settings) -> bool:

@@ -103,11 +103,11 @@ _REGISTERED: Mapping[str, str] = {
     "humming": ">=0.5.16",
     "minimax_m3_nvfp4": ">=0.5.23",
 }
-"""Methods that are registered on GPUs, with their releases."""
+"""Quantization methods that the engine registers on GPUs, with the releases that do so."""
 _NO_LONGER = ("fbgemm_fp8", "qoq", "marlin")
-"""Removed methods that no other platform registers."""
+"""Removed quantization methods that no other platform registers."""
 _VLLM_REGISTERS = "<0.5.4"
-"""Releases that also register vLLM's methods if vLLM is installed."""
+"""Releases that also register vLLM's quantization methods if vLLM is installed."""
 _ON_ROCM: Mapping[str, str] = {
     **dict.fromkeys(("awq", "fp8", "compressed-tensors", "compressed_tensors", "w8a8_fp8"), ""),
     "gptq": "<0.5.20",
@@ -136,7 +136,7 @@ _COMPATIBLE: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 """The argument, compatible methods of the checkpoint, and the releases that accept the pair."""
 _ONLINE = (("quark_mxfp4", ">=0.5.17"),)
-"""Methods that can requantize any checkpoint."""
+"""Methods that can requantize any checkpoint, with the releases that have them."""
 _MODELOPT = ("modelopt_fp8", "modelopt_fp4")
 _ANY = "modelopt"
 """Generic name for ModelOpt's methods, as requested or (up to 0.5.9) in the checkpoint."""
@@ -144,8 +144,8 @@ _PETIT = "petit_nvfp4"
 """The method that replaces `modelopt` on AMD GPUs (layers/quantization/petit.py)."""
 _ALGORITHM = "the effect of ModelOpt's algorithm is unknown"
 _READS_MODELOPT = ">=0.5.4"
-"""Releases that detect ModelOpt. In earlier releases its methods have different names, and no
-checkpoint selects one."""
+"""Releases that detect ModelOpt's checkpoints. In earlier releases ModelOpt's methods have
+different names, and no checkpoint selects one."""
 
 
 class Absence(StrEnum):
@@ -159,9 +159,9 @@ class QuantizationMethod(Struct, frozen=True):
     """The quantization method of the checkpoint, and the method that the release uses for it."""
 
     made: str | None
-    """Method in the checkpoint's config; None if it is not stated."""
+    """Method in the checkpoint's config; None if the config states none."""
     used: str | None
-    """Method that serves the model; None if it is unquantized."""
+    """Method that serves the model; None for an unquantized model."""
     contradicted: bool = False
     """True if the release rejects `used` because of the checkpoint's method."""
 
@@ -184,7 +184,8 @@ def method_of(settings: Settings) -> QuantizationMethod:
 
 
 def absence(settings: Settings, used: str) -> Absence | None:
-    """Return why GPUs do not support a method; None if they do. Raises UnknownValueError."""
+    """Return why GPUs do not support a quantization method; None if they do. Raises
+    UnknownValueError."""
     versions = _REGISTERED.get(used)
     missing = versions is None or not settings.in_versions(versions)
     if missing and settings.in_versions(_VLLM_REGISTERS):
@@ -210,8 +211,7 @@ def is_amd(settings: Settings) -> bool:
 
 
 def _made(settings: Settings, target: Checkpoint, requested: str | None) -> str | None:
-    """Return the method in the checkpoint's config as this release reads it; None if
-    unquantized."""
+    """Return the checkpoint's quantization method as this release reads it; None if unquantized."""
     config = target.raw.get("quantization_config")
     if config is None:
         config = target.raw.get("compression_config")
@@ -253,7 +253,7 @@ def _of_modelopt(settings: Settings, target: Checkpoint, config: Mapping[str, An
 
 
 def _of_mixed(settings: Settings, target: Checkpoint) -> str:
-    """Return the method of a mixed-precision checkpoint."""
+    """Return the quantization method of a mixed-precision checkpoint."""
     if settings.in_versions(">=0.5.15"):
         return target.quantization or "w4afp8"
     names = target.architectures
@@ -262,7 +262,7 @@ def _of_mixed(settings: Settings, target: Checkpoint) -> str:
 
 
 def _used(settings: Settings, requested: str, made: str | None) -> str | None:
-    """Return the method for an argument and a checkpoint; None if they conflict."""
+    """Return the method for a requested method and the checkpoint's; None if they conflict."""
     online = any(requested == name and settings.in_versions(since) for name, since in _ONLINE)
     if made is None or requested == made or online:
         return requested
@@ -284,7 +284,7 @@ def _used(settings: Settings, requested: str, made: str | None) -> str | None:
 
 
 def _converted(settings: Settings, requested: str, made: str) -> bool:
-    """True if the method may be a different kernel for the same weights."""
+    """True if the requested method may be a different kernel for the checkpoint's weights."""
     if made not in ("awq", "gptq") or requested not in ("marlin", f"{made}_marlin", "moe_wna16"):
         return False
     if requested == "marlin" and made == "gptq" and settings.in_versions("<0.5.20"):
