@@ -144,7 +144,7 @@ def run_json(run: Run) -> dict[str, Any]:
 
 
 def summary_json(run: Run) -> dict[str, Any]:
-    """Return a launch as a JSON list entry."""
+    """Return the summary of a launch as JSON, for lists."""
     holder = run.holder
     return {
         "name": run.name,

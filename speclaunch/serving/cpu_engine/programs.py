@@ -178,7 +178,7 @@ class ReportDetail(Protocol):
     """Callback for the current activity of a step."""
 
     def __call__(self, detail: str, state: StepState = StepState.RUNNING, /) -> None:
-        """Report the activity."""
+        """Report the current activity, `detail`."""
 
 
 class InstallError(LaunchError):

@@ -171,8 +171,8 @@ _HUNGRY = 0.75
 _HOPELESS = 0.006
 """Minimum width of a range worth another restart, as a share of the memory."""
 _CONSISTENT = 3
-"""Number of starts out of memory outside the pool that rules out chance. From then on,
-settings that leave less memory free than the observed excess are not tried.
+"""Number of failures outside the pool that cannot be chance. From then on, settings that leave
+less memory free than the observed excess are not tried.
 """
 _SCARCE = -0.75
 """Largest share by which the estimates are expected to be too high."""

@@ -349,8 +349,8 @@ class LastGood(Struct, frozen=True):
 
 
 def settings_key(deployment: Deployment, version: str, hardware: Hardware | None) -> str:
-    """Return the key of known good settings, from arguments and variables as composed, engine
-    version and hardware.
+    """Return the key of known good settings: a digest of the composed arguments and variables, the
+    engine version and the hardware.
 
     A different argument or variable gives a different key, so a changed recipe starts afresh. The
     spelling of an argument, the recipe's name, secrets and addresses have no effect.

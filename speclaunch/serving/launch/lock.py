@@ -73,7 +73,7 @@ _UNWRITTEN = "remove it, or rename the recipe's file"
 
 
 class LockRequest(Struct, frozen=True):
-    """Lock file to write, and its content that the machine does not determine."""
+    """Lock file to write, with the overrides and certificates to store in it."""
 
     path: Path
     overrides: tuple[str, ...] = ()

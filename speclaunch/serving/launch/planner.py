@@ -71,7 +71,7 @@ class Attempt(Struct, frozen=True):
     diagnosis: Diagnosis | None = None
     """Diagnosis of a failure; None while the engine runs, and after a normal end."""
     tokens: int | None = None
-    """`max_total_num_tokens` that the engine logged."""
+    """`max_total_num_tokens` that the engine logged; None if it logged none."""
 
 
 class EngineCommand(Struct, frozen=True):
@@ -150,7 +150,7 @@ class PlannedLaunch(Struct, frozen=True):
     rung: Rung | None
     """Reason for these changes if a failure was predicted."""
     announced: tuple[str, ...]
-    """Messages about these changes, shown before the first attempt."""
+    """Messages about `changes`, shown before the first attempt."""
     first: EngineCommand
     notes: tuple[str, ...] = ()
     """Notes for the user about how arguments were rendered."""

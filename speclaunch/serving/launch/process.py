@@ -291,7 +291,7 @@ class EngineProcess:
 
 
 OUTPUT = "speclaunch.log"
-"""Output of a detached speclaunch, in the run directory."""
+"""Name of the file in the run directory with a detached speclaunch's output."""
 
 
 class Announcer:

@@ -325,8 +325,8 @@ class Session(Struct):
         return write_lock(self.prepared.changed(changes), self.plan_with(changes), request, changes)
 
     def _usable(self) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Return the last known good settings if this engine accepts them, and their
-        description.
+        """Return the last known good settings and messages about them. Both are empty without
+        settings that this engine accepts.
         """
         known = self.known_good()
         if known is None:

@@ -233,7 +233,7 @@ class EngineOutcome(Struct, frozen=True):
     steps: tuple[PhaseStep, ...] = ()
     ready_seconds: float | None = None
     tokens: int | None = None
-    """`max_total_num_tokens` that the engine logged."""
+    """`max_total_num_tokens` that the engine logged; None if it logged none."""
     checked: bool = False
     """True if the ready engine was verified completely."""
 

@@ -287,7 +287,7 @@ class Membership:
         self.generation = 0
         self.joined_at = -1
         self._store: DirectoryStore
-        """Files of the joined generation, set by `join`."""
+        """Files of the joined generation (one run of the job on all ranks), set by `join`."""
         self._former: DirectoryStore | None = None
         self._immutable: dict[str, Joined | Decision | Failure | None] = {}
         self._beats: dict[tuple[bool, Name], tuple[int, float]] = {}

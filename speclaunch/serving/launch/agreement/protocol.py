@@ -48,7 +48,7 @@ class Peer(Struct, frozen=True):
     gone: bool
     """True if the peer runs no engine and starts none: it left, or its lease has expired."""
     former: bool = False
-    """True for an earlier generation, whose decisions do not apply here."""
+    """True for an earlier generation (run of the job), whose decisions do not apply."""
 
 
 class View(Struct, frozen=True):

@@ -191,14 +191,14 @@ class Joined(Struct, frozen=True):
 
 
 class RankState(Struct, frozen=True):
-    """State of a rank; in the file, `beat` grows as long as the rank lives."""
+    """State of a rank. `beat` increases with every write, which proves that the rank is alive."""
 
     beat: int = 0
     epoch: int = -1
-    """Newest decision that the rank has adopted; it runs no engine of an older decision."""
+    """Epoch of the newest adopted decision; the rank runs no engine of an older decision."""
     stage: RankStage = RankStage.WAITING
     engine: int = -1
-    """Decision for which the rank's engine was started; -1 without an engine."""
+    """Epoch of the decision for which the engine was started; -1 without an engine."""
 
 
 class PartSettings(Struct, frozen=True):
@@ -209,18 +209,18 @@ class PartSettings(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """Settings from `epoch` on. There is one decision for each epoch, and it never changes."""
+    """Settings of all servers from `epoch` on. Each epoch has one decision, which never changes."""
 
     epoch: int
     kind: DecisionKind
     by: str
-    """Rank that made the decision (`Name`)."""
+    """Name of the rank that made the decision, as text."""
     parts: Mapping[str, PartSettings]
     why: str = ""
     rung: Mapping[str, Any] | None = None
     """Rung of the ladder, if any: name, changes, why, cost."""
     ending: str = ""
-    """Ending of the last decision: `failed`, or `stopped` if all ranks were to stop."""
+    """For the last decision: `failed`, or `stopped` if a stop was requested; otherwise empty."""
     explanation: str = ""
     help: str = ""
 
@@ -231,11 +231,11 @@ class Decision(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """Record of an engine that ended in an epoch."""
+    """Report that a rank's engine has ended, and why."""
 
     name: Name
     epoch: int
-    """Decision that the engine was started for."""
+    """Epoch of the decision for which the engine was started."""
     memory: bool
     why: str
     """Reason in one line."""

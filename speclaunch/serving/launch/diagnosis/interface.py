@@ -60,7 +60,7 @@ class CauseCandidate(Struct, frozen=True):
     line: str
     line_number: int
     reason: str
-    """Reason for the doubt: `the engine continued after it`."""
+    """Reason for the doubt, such as `an engine continued after it`."""
 
 
 class Diagnosis(Struct, frozen=True):
@@ -183,7 +183,7 @@ class LogFailure(Struct, frozen=True):
     contested: bool = False
     """True if its traceback contains two exceptions, one of them from another process."""
     chain: int = 0
-    """Line number where its traceback begins, shared by chained exceptions."""
+    """Line number where the traceback begins; chained exceptions share it."""
 
     def within(self, *names: str) -> bool:
         """True if the traceback passed through a file or function with one of these names."""
