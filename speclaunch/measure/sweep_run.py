@@ -151,7 +151,7 @@ def _why(log: Path, code: int | None, left: int) -> str:
         lines = log.read_text(errors="replace").splitlines()
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     jobs = "1 job" if left == 1 else f"{left} jobs"
-    return f"the launcher ended ({code}) with {jobs} left: {last[:300]}"
+    return f"the launcher ended (exit code {code}) with {jobs} left: {last[:300]}"
 
 
 _JOB_END_S = 60.0

@@ -455,5 +455,5 @@ def compose(
     values = resolve_values(found.raw, found.provenance, shown)
     if "hydra" in values:
         place = found.provenance.find(("hydra",)) or Place(shown)
-        raise InputError("Hydra itself cannot be configured here", place)
+        raise InputError("Hydra itself cannot be configured here", place, "remove `hydra`")
     return Composition(path.stem, path, values, found.provenance, found.files)

@@ -117,7 +117,8 @@ def hydra_compose(
         own = Path(name).resolve() == path.resolve()
         raise InputError(yaml_problem(error, shown if own else name)) from error
     except RecursionError as error:
-        raise InputError("the recipe includes itself", Place(shown)) from error
+        help_ = "remove the cycle from the `defaults` lists"
+        raise InputError("the recipe includes itself", Place(shown), help_) from error
     except (ValueError, TypeError, AttributeError, AssertionError) as error:
         # raised by Hydra for an invalid group choice (`model=null`)
         raise InputError(odd_choice(error, overrides, shown)) from error
@@ -160,7 +161,9 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
             problems.append(Problem(problem, place, help_))
             continue
         if re.match(r"hydra(?:[./]|\Z)", override.key_or_group):
-            problems.append(Problem("Hydra itself cannot be configured here", place))
+            problems.append(
+                Problem("Hydra itself cannot be configured here", place, "remove the override")
+            )
         elif override.is_sweep_override():
             help_ = f"write a list as {override.key_or_group}=[a,b]"
             problems.append(
@@ -495,7 +498,8 @@ def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> Sweep
         problems.append(no_recipe(words, "speclaunch -m recipe=NAME,NAME key=VALUE,VALUE"))
     jobs = math.prod(len(values) for values in axes.values())
     if jobs > MOST_JOBS:
-        problems.append(Problem(f"{jobs:,} jobs; a sweep has at most {MOST_JOBS:,}"))
+        message = f"{jobs:,} jobs; a sweep has at most {MOST_JOBS:,}"
+        problems.append(Problem(message, help="sweep over fewer values"))
     if problems:
         raise InputError(problems)
     return SweepWords(tuple(_jobs(axes)), launcher, tuple(hydra))

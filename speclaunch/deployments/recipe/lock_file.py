@@ -60,13 +60,13 @@ def read_lock(
     """Return the recipe in a lock file, with its record in `deployment.lock`. Raises InputError."""
     shown = from_here(path)
     if reads.is_dir(path):
-        raise InputError(f"{shown} is a directory")
+        raise InputError(f"{shown} is a directory", help="name the lock file")
+    remedy = "write a lock: speclaunch launch recipe=NAME --smoke --lock"
     if not reads.is_file(path):
-        remedy = "write it: speclaunch launch recipe=NAME --smoke --lock"
         raise InputError(f"there is no lock {shown}", help=remedy)
     recipe = load(str(path), overrides, config_dirs)
     if recipe.deployment.lock is None:
-        raise InputError(f"{shown} is not a lock: it has no section `lock`")
+        raise InputError(f"{shown} is not a lock: it has no section `lock`", help=remedy)
     return recipe
 
 

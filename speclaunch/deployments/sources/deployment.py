@@ -140,7 +140,7 @@ def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]
             if flag is not None:
                 message = (
                     f"SGLang {read.catalogue.version} refuses {written}: the recipe sets {flag}, "
-                    f"its meaning in {held}"
+                    f"which {written} means in {held}"
                 )
                 refusal = Problem(message, word.place, f"write {flag} in the script as well")
                 yield word, (f"{flag}{equals}{value}", refusal)

@@ -189,7 +189,7 @@ class _Composing:
         """
         real = reads.resolve(directory)
         if len(self._open) >= _MAX_DEPTH or real in self._open:
-            raise NotUnderstoodError("kustomizations that contain each other")
+            raise NotUnderstoodError("kustomizations contain each other")
         self._open.append(real)
         try:
             yield
@@ -223,7 +223,7 @@ class _Composing:
     def _resource(self, item: yaml.Node, base: Path) -> list[Resource]:
         name = nodes.text(item)
         if name is None:
-            raise NotUnderstoodError("a resource without a name", item)
+            raise NotUnderstoodError("a resource is not a path", item)
         if any(mark in name for mark in _REMOTE):
             raise NotUnderstoodError(f"`{name}` is not on this machine", item)
         if reads.is_dir(base / name):
@@ -258,13 +258,13 @@ class _Composing:
         entry = nodes.entries(item)
         inline, name = entry.get("patch"), nodes.text(entry.get("path"))
         if "options" in entry:
-            raise NotUnderstoodError("`options` of a patch", entry["options"])
+            raise NotUnderstoodError("`options` of a patch are not supported", entry["options"])
         if isinstance(inline, yaml.ScalarNode):
             patches = self._inline(inline)
         elif name is not None:
             patches = self._file(name, base, item)
         else:
-            raise NotUnderstoodError("a patch without `path` and `patch`", item)
+            raise NotUnderstoodError("a patch has neither `path` nor `patch`", item)
         target = nodes.entries(entry["target"]) if "target" in entry else None
         apply_patch(patches, target, found, item, self.document)
 
@@ -280,7 +280,8 @@ class _Composing:
             key, equals, file = (nodes.text(source) or "").rpartition("=")
             data[key if equals else Path(file).name] = self._text(file, base, source)
         if name is None or "envs" in entry or "env" in entry:
-            raise NotUnderstoodError("a generator that reads variables from a file", item)
+            why = "a generator that reads variables from a file is not supported"
+            raise NotUnderstoodError(why, item)
         maps = (known for known in found if known.kind == "ConfigMap")
         held = next((known for known in maps if nodes.text(name) in known.names), None)
         if held is not None and behavior in ("merge", "replace"):
@@ -348,7 +349,7 @@ class _Composing:
                 raise NotUnderstoodError(f"`{path}` does not exist", item)
             self._bytes += reads.size(path)
             if self._bytes > MAX_BYTES or len(self._read) > _MAX_FILES:
-                raise NotUnderstoodError("its files are too many or too large", item)
+                raise NotUnderstoodError("it has too many or too large files", item)
             return reads.read_bytes(path)
         except (OSError, ValueError) as error:
             raise NotUnderstoodError(f"`{path}` cannot be read", item) from error

@@ -131,7 +131,7 @@ def apply_patch(
         document.spend()
         if isinstance(patch, yaml.SequenceNode):
             if target is None:
-                raise NotUnderstoodError("a JSON patch without a target", where)
+                raise NotUnderstoodError("a JSON patch has no target", where)
             for manifest in [r for r in resources if is_meant(target, r)]:
                 for operation in patch.value:
                     manifest.node = _operated(manifest.node, operation, document)
@@ -181,7 +181,7 @@ def _operated(root: yaml.Node, operation: yaml.Node, document: Document) -> yaml
     keys = nodes.entries(operation)
     op, path = nodes.text(keys.get("op")), nodes.text(keys.get("path"))
     if op is None or path is None or (path and not path.startswith("/")):
-        raise NotUnderstoodError("an operation of a JSON patch without `op` and `path`", operation)
+        raise NotUnderstoodError("a JSON patch operation needs `op` and `path`", operation)
     steps = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
     document.spend(1 + len(steps))
     if op == "test":
@@ -194,10 +194,10 @@ def _operated(root: yaml.Node, operation: yaml.Node, document: Document) -> yaml
             root = _set(root, held, None, "remove", operation)
         return _set(root, steps, value, "add", operation)
     if op not in ("add", "replace", "remove"):
-        raise NotUnderstoodError(f"the operation `{op}` of a JSON patch", operation)
+        raise NotUnderstoodError(f"the JSON patch operation `{op}` is not supported", operation)
     new_value = keys.get("value")
     if op != "remove" and new_value is None:
-        raise NotUnderstoodError(f"`{op}` of a JSON patch without a value", operation)
+        raise NotUnderstoodError(f"the JSON patch operation `{op}` has no value", operation)
     return _set(root, steps, new_value, op, operation)
 
 
@@ -208,14 +208,16 @@ def _at(node: yaml.Node, steps: Sequence[str], where: yaml.Node) -> yaml.Node:
         else:
             held = nodes.entries(node)
             if step not in held:
-                raise NotUnderstoodError(f"a JSON patch for `{step}`, which does not exist", where)
+                raise NotUnderstoodError(
+                    f"a JSON patch changes `{step}`, which does not exist", where
+                )
             node = held[step]
     return node
 
 
 def _index(step: str, count: int, where: yaml.Node) -> int:
     if not step.isascii() or not step.isdecimal() or len(step) > 6 or int(step) >= count:
-        raise NotUnderstoodError(f"a JSON patch for item `{step}` of {count}", where)
+        raise NotUnderstoodError(f"a JSON patch changes item `{step}` of a list of {count}", where)
     return int(step)
 
 
@@ -231,7 +233,7 @@ def _set(
     if not steps:
         return value if value is not None else mapping([], node)
     if depth > _MAX_PATCH_DEPTH:
-        raise NotUnderstoodError("a JSON patch that is nested too deeply", where)
+        raise NotUnderstoodError("a JSON patch is nested too deeply", where)
     step, rest = steps[0], steps[1:]
     if isinstance(node, yaml.SequenceNode):
         items = list(node.value)
@@ -249,7 +251,7 @@ def _set(
         return sequence(items, node)
     held = nodes.entries(node)
     if not isinstance(node, yaml.MappingNode) or (step not in held and (rest or op == "remove")):
-        raise NotUnderstoodError(f"a JSON patch for `{step}`, which does not exist", where)
+        raise NotUnderstoodError(f"a JSON patch changes `{step}`, which does not exist", where)
     if rest:
         return changed(node, {step: _set(held[step], rest, value, op, where, depth + 1)})
     return changed(node, {step: None if op == "remove" else value})
@@ -336,7 +338,7 @@ def replicas(keys: Entries, resources: Sequence[Resource]) -> None:
         name, count = nodes.text(entry.get("name")), entry.get("count")
         meant = [found for found in resources if found.kind in _SCALED and name in found.names]
         if not meant or count is None:
-            raise NotUnderstoodError(f"no object `{name}` for `replicas`", item)
+            raise NotUnderstoodError(f"`replicas` names `{name}`, which does not exist", item)
         for manifest in meant:
             spec = nodes.entries(manifest.node).get("spec") or mapping([], count)
             manifest.node = changed(manifest.node, {"spec": changed(spec, {"replicas": count})})

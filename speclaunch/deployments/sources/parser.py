@@ -263,7 +263,7 @@ class _Parser(Lexer):
             before = self.pos
             word = self.read_word(value_due=True)
             if self.pos == before:
-                self.fail(f"`{self.text[before]}` inside an array `( … )`", before)
+                self.fail(f"unexpected `{self.text[before]}` in an array `( … )`", before)
             items.append(word)
 
     # -- lists of commands --------------------------------------------------------------
@@ -337,7 +337,7 @@ class _Parser(Lexer):
         elif isinstance(node, Compound):
             word = _WORD_START.match(self.text, self.pos)
             if word and not _RESERVED.match(self.text, self.pos):
-                self.slip(f"a word after the end of the {_named(node)}", self.pos)
+                self.slip(f"unexpected word after the end of the {_named(node)}", self.pos)
 
     # -- commands -----------------------------------------------------------------------
 

@@ -201,7 +201,7 @@ def _refuse_large(root: yaml.Node, document: Document) -> None:
             for child in children:
                 if id(child) in open_:
                     where = nodes.place(child, document)
-                    raise InputError("an alias that contains itself", where)
+                    raise InputError("an alias contains itself", where)
                 if id(child) not in sizes:
                     waiting.append((child, False))
             continue
@@ -210,7 +210,7 @@ def _refuse_large(root: yaml.Node, document: Document) -> None:
         depth = 1 + max((sizes[id(child)][1] for child in children), default=0)
         if size > MAX_NODES or depth > _MAX_EXPANDED_DEPTH:
             where = nodes.place(node, document)
-            raise InputError("its aliases expand to too many values", where)
+            raise InputError("the aliases expand to too many values", where)
         sizes[id(node)] = (size, depth)
 
 

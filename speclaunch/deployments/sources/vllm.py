@@ -140,7 +140,7 @@ USUAL = "SGLang does this by default"
 NONE = "SGLang has no counterpart"
 _SHARE = (
     "vLLM's share of the GPU includes activations and CUDA graphs; "
-    "SGLang's --mem-fraction-static does not, so SGLang chooses it"
+    "SGLang's --mem-fraction-static does not, so SGLang chooses its value"
 )
 _GRAPHS = "the nearest is --cuda-graph-max-bs, which counts requests; vLLM counts tokens"
 WHY = {
@@ -149,7 +149,9 @@ WHY = {
     "--attention-backend": "the nearest is --attention-backend; values differ",
     "--max-cudagraph-capture-size": _GRAPHS,
     "--cudagraph-capture-sizes": _GRAPHS,
-    "--max-num-queued-reqs": "the nearest is --max-queued-requests, without running requests",
+    "--max-num-queued-reqs": (
+        "the nearest is --max-queued-requests, which does not count running requests"
+    ),
     "--scheduling-policy": "the nearest is --enable-priority-scheduling",
     "--enable-sleep-mode": "the nearest is --enable-memory-saver",
     "--enable-dbo": "the nearest is --enable-two-batch-overlap",

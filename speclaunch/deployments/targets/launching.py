@@ -250,7 +250,7 @@ def start_comment(role: Role) -> str:
     """Return a comment that explains the startup time."""
     seconds = f"{start_seconds(role)} s"
     if role.starts > 1:
-        seconds += f" for the {role.starts} starts of a recovery"
+        seconds += f" for up to {role.starts} start attempts"
     if role.needs.start_seconds is None:
         return f"{seconds}: {role.needs.unknown or 'the size of the weights is unknown'}"
     return f"{seconds}: {role.needs.start_why}"

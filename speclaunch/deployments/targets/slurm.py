@@ -421,9 +421,10 @@ class SrtSlurmRenderer(Renderer):
             message = f"srt-slurm supports identical workers, or prefill and decode, not {names}"
             found.append(Problem(message, help="choose one role: --role NAME"))
         if any(role.gpus_per_node == 0 for role in deployment.roles):
-            found.append(Problem("srt-slurm allocates GPUs, but this deployment uses none"))
+            found.append(Problem("srt-slurm cannot run without GPUs", help="use --to slurm"))
         if len({role.rendered_args.value("model_path") for role in deployment.roles}) > 1:
-            found.append(Problem("srt-slurm supports a single model for all roles"))
+            message = "srt-slurm supports a single model for all roles"
+            found.append(Problem(message, help="choose one role: --role NAME"))
         for role in deployment.roles:
             found += [Problem(message, help=_HELP) for message in _unsupported(role)]
         return tuple(dict.fromkeys(found))

@@ -283,7 +283,7 @@ def _on_disk(
             f"--as {called}: not in the form ORGANIZATION/NAME", help="write my-org/my-model"
         )
     if revision is not None:
-        raise InputError("--revision cannot be combined with --as")
+        raise InputError("--revision cannot be combined with --as", help="remove --revision")
     directory = expand_user(words[0])
     if not is_directory(directory) or not is_file(directory / "config.json"):
         raise InputError(f"{words[0]}: not a directory with a config.json")

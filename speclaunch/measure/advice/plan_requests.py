@@ -240,9 +240,10 @@ def requested_load(
             )
         return None
     if fit:
-        raise InputError("--fit cannot be combined with --best")
+        raise InputError("--fit cannot be combined with --best", help="remove one of them")
     if several:
-        raise InputError("--best needs a single recipe and version")
+        help_ = "name one recipe and one version"
+        raise InputError("--best needs a single recipe and version", help=help_)
     return LoadRequest(requests, context)
 
 

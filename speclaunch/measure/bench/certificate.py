@@ -92,7 +92,8 @@ def certificate(
             ours, theirs = rounds_of(rounds, candidate, point), rounds_of(rounds, baseline, point)
             pairs = min(len(ours), len(theirs))
             if pairs < least:
-                objections = (Objection("pairs", f"{pairs} pairs of rounds, {least} needed"),)
+                message = f"{pairs} pairs of rounds are too few; {least} are needed"
+                objections = (Objection("pairs", message),)
                 cells = []
                 break
             cells.append(

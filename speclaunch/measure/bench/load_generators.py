@@ -333,7 +333,8 @@ class Aiperf:
             try:
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
-                raise LaunchError(f"aiperf did not finish within {seconds:.0f} s") from None
+                message = f"aiperf did not finish within {seconds:.0f} s"
+                raise LaunchError(message, help=f"see {log}") from None
             finally:
                 _end(process)
         if not (folder / _TIMES).exists():  # aiperf also fails when every request failed

@@ -313,7 +313,7 @@ def _of_round(each: Round, side: ExpectedSide, requests: int) -> Iterator[Object
         yield Objection("errors", f"{where}: {len(failed)} requests failed: {error}")
         return
     if len(each.requests) != requests:
-        yield Objection("requests", f"{where}: {len(each.requests)} of {requests} requests")
+        yield Objection("requests", f"{where}: {len(each.requests)} of {requests} requests ran")
         return
     silent = [request for request in each.requests if not request.tokens or not request.characters]
     if silent:
@@ -359,14 +359,17 @@ def _repeated(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
     names = [request.id for each in rounds for request in each.requests if request.id]
     again = len(names) - len(set(names))
     if again:
-        yield Objection("cache", f"{name}: {again} answers are repeated from a cache")
+        yield Objection("cache", f"{name}: {again} answers came from a cache")
 
 
 def _speculation(each: Round, side: ExpectedSide, where: str) -> Iterator[Objection]:
     steps = [request for request in each.requests if request.verify_steps]
     if not side.speculates:
         if steps:
-            yield Objection("speculates", f"{where}: speculates unexpectedly")
+            message = (
+                f"{where}: {len(steps)} requests used drafts, but this side must not speculate"
+            )
+            yield Objection("speculates", message)
         return
     if len(steps) < len(each.requests):
         rest = len(each.requests) - len(steps)

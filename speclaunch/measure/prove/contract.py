@@ -171,7 +171,8 @@ def check_contract(
     pair = Pair(speculative, plain, "" if plan is None else served_dtype(plan))
     rows, ended = tuple(done), ""
     for field in fields[len(rows) :]:
-        outcome = untested(f"the server ended at {ended}") if ended else _outcome(field, pair)
+        why = f"the server ended during {ended}"
+        outcome = untested(why) if ended else _outcome(field, pair)
         row = _row(field, outcome, release, str(algorithm), info.get("device"), plan)
         rows = (*rows, row)
         save(rows)

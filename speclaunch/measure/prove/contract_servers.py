@@ -462,7 +462,7 @@ class Pair:
     def compare(self, cases: Iterable[GreedyCase]) -> Outcome:
         """Return the outcome of a field with greedy answers."""
         tested = requests = 0
-        reason = "no request for it"
+        reason = "no request tests this field"
         for case in cases:
             requests += 1
             difference, ours, plain = self.difference(case.body)

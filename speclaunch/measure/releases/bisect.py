@@ -108,7 +108,8 @@ def releases_between(good: str, bad: str, available: Sequence[str]) -> tuple[str
             )
     if good == bad:
         place = Place(COMMAND_LINE, text=f"--bad {bad}")
-        raise InputError("--good and --bad are the same release", place)
+        help_ = "name two different releases"
+        raise InputError("--good and --bad are the same release", place, help_)
     held = held_versions()
     ordered = sorted(set(available), key=held.index)
     first, last = sorted((ordered.index(good), ordered.index(bad)))

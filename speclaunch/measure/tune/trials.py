@@ -231,7 +231,9 @@ def verdict(
         pairs = min(len(next(iter(ours.values()))), len(next(iter(theirs.values()))))
         least = max(LEAST_PAIRS, starts)
         if pairs < least:
-            return TuningVerdict(refused=(f"{pairs} pairs of rounds, {least} needed",))
+            return TuningVerdict(
+                refused=(f"{pairs} pairs of rounds are too few; {least} are needed",)
+            )
         if min(min(values) for values in (*ours.values(), *theirs.values())) <= 0:
             return TuningVerdict(refused=("in one round, no request met the bounds",))
         ratio = interval(_together(ours, pairs), _together(theirs, pairs), confidence, starts)

@@ -79,7 +79,7 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]
             f"SGLang adapts the steps of EAGLE and EAGLE3 only, not {algorithm}", place
         )
     if not any(setting.topk == 1 for setting in space):
-        raise InputError("no chain (topk 1) passes the rules", place)
+        raise InputError("no chain (topk 1) passes the rules", place, "remove --adaptive-config")
 
 
 def configuration(found: TrialModels, space: Sequence[DraftSetting]) -> dict[str, Any]:

@@ -177,7 +177,7 @@ def test_nothing_is_tested_after_a_server_ended() -> None:
     assert first.reason == "the server gave no answer: connection reset"
     assert (second.result, second.reason) == (
         FieldResult.NOT_TESTED,
-        "the server ended at context_limit",
+        "the server ended during context_limit",
     )
 
 
