@@ -1,4 +1,4 @@
-"""Fix files or correct names in them: the new text is proven, and checked as by `lint`."""
+"""Fix files or correct names in them. The new text is proven, and checked as `lint` does."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def fixed_commands(
     catalogue: Catalogue,
     others: Collection[str] = (),
 ) -> str:
-    """Return the text with a proven fix for some of its commands.
+    """Return the text with a proven fix of the commands that start `deployments`.
 
     `file`: None for standard input. `others`: further versions in which nothing else may change.
     Raises NotFixableError.
@@ -169,8 +169,8 @@ def _ways(
 
 
 def _together(parts: Sequence[Sequence[list[Edit]]]) -> Iterator[list[Edit]]:
-    """Yield the edits of all parts' first ways, then of the second ways, …, repeating the last
-    way."""
+    """Yield the edits of all parts' first alternatives, then of the second, …; a part with fewer
+    alternatives repeats its last."""
     for at in range(max(map(len, parts))):
         yield [edit for ways in parts for edit in ways[min(at, len(ways) - 1)]]
 
@@ -181,8 +181,8 @@ def _first_proven(
     ways: Iterable[Sequence[Edit]],
     unproven: Callable[[str], Iterator[str]],
 ) -> str:
-    """Return the first proven text. Raises NotFixableError with the problem of the first (best)
-    way."""
+    """Return the text after the first edits that are proven. Raises NotFixableError with the
+    problem of the first (best) edits."""
     why: str | None = None
     seen: set[str] = set()
     for way in ways:
@@ -259,8 +259,8 @@ def _ways_of_roles(
     values: Mapping[str, Any],
     target: FixTarget,
 ) -> Iterator[list[Edit]]:
-    """Yield edits of the shared part first, unless a role sets the argument, then edits of each
-    role. The proof rejects edits that change another role."""
+    """Yield edits of the recipe's shared part, unless a role sets the argument, then edits of each
+    role. The later proof rejects edits that change another role."""
     if not roles:
         raise NotFixableError("its role cannot be located")
     own_names = {
@@ -277,7 +277,7 @@ def _ways_of_roles(
 def _unproven_in_roles(
     before: Composition, after: Composition, roles: Collection[str], target: FixTarget
 ) -> Iterator[str]:
-    """Yield the differences between roles, except those that the fix makes in `roles`."""
+    """Yield the changes of roles, except those that the fix makes in `roles`."""
     names = role_names(before.values)
     if names != role_names(after.values):
         yield "roles would change, too"
@@ -335,7 +335,7 @@ class NameCorrection(Struct, frozen=True):
 def renamed_commands(
     text: str, shown: str, file: Path | None, correction: NameCorrection, catalogue: Catalogue
 ) -> str:
-    """Return the text with the name corrected and proven. Raises NotFixableError, and InputError.
+    """Return the text with a proven correction of a name. Raises NotFixableError, InputError.
 
     The proof reads the new text: every command is unchanged except for the name, the version's
     parser reports no new error, and the argument was not set before.
@@ -354,7 +354,7 @@ def renamed_commands(
 def _check(
     old: Invocation, new: Invocation, correction: NameCorrection, catalogue: Catalogue
 ) -> bool:
-    """True if the command contains the name. Raises NotFixableError if anything else changes."""
+    """True if the old command has the wrong name. Raises NotFixableError if more would change."""
     expected = [
         word.text.replace(correction.wrong, correction.right, 1)
         if word.place.position == correction.place.position
@@ -390,7 +390,7 @@ def _rest(invocation: Invocation) -> Sequence[Any]:
 def renamed_recipe(
     text: str, shown: str, path: Path, correction: NameCorrection, config_dirs: Sequence[Path] = ()
 ) -> str:
-    """Return the recipe with a proven correction of the key. Raises NotFixableError, InputError."""
+    """Return the recipe with a proven correction of a key. Raises NotFixableError, InputError."""
     made = _replaced(text, shown, correction)
     old, new = (data_of(source) for source in (text, made))
     args = old.get("args") if isinstance(old, dict) else None
@@ -428,7 +428,7 @@ class CheckedText(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
     def numbers(self, finding: Finding) -> tuple[int, ...]:
-        """Return the positions of a finding's deployments, which edits (unlike places) preserve."""
+        """Return the indices of a finding's deployments in the file; edits preserve them."""
         source = self.source
         if source.recipe is not None:
             names = [role.deployment.name for role in source.recipe.parts]
@@ -437,13 +437,13 @@ class CheckedText(Struct, frozen=True):
         return tuple(numbers_of(source.invocations, source.path, finding.deployments))
 
     def keys(self, finding: Finding) -> list[tuple[str, Severity, int]]:
-        """Return the identity of a finding for each of its deployments, independent of edits."""
+        """Return the finding's code, severity and index of each of its deployments."""
         numbers = self.numbers(finding) or (0,)
         return [(finding.code, finding.severity, number) for number in numbers]
 
 
 class OutputCheck(Struct, frozen=True):
-    """Reasons against writing a text, and warnings."""
+    """Findings in a text that is about to be written; its errors are reasons not to write it."""
 
     errors: tuple[Finding, ...] = ()
     """Errors of the text that its source lacks."""
@@ -461,10 +461,10 @@ def configured(
     models: Sequence[Path] = (),
     config_dirs: Sequence[Path] = (),
 ) -> Options:
-    """Return the options with which `lint` checks the file `path` for these releases. Raises
-    InputError.
+    """Return the options with which `lint` checks the file `path` for these releases.
 
-    `hardware` has the format of `--hardware`; the project's file sets the other options.
+    `hardware` has the format of `--hardware`; the project's configuration sets the other options.
+    Raises InputError.
     """
     held = dict.fromkeys(resolve_version(version).held for version in versions)
     stated = LintSettings(tuple(held), hardware, tuple(models), tuple(config_dirs))
@@ -478,8 +478,8 @@ def check_text(
     config_dirs: Sequence[Path] = (),
     versions: Sequence[str] = (),
 ) -> CheckedText:
-    """Check a text as the content of `path`, for the releases of `options`, else those it
-    specifies.
+    """Check a text as the content of `path`, for the releases of `options`, else for those that
+    the text specifies.
 
     `versions`: one release for each command, used instead of `options.versions`.
     """
@@ -498,7 +498,7 @@ def check_text(
 
 
 def check_source(source: LintedFile, options: Options) -> CheckedText:
-    """Check a parsed text, for the releases of `options`, else those it specifies."""
+    """Check a parsed text, for the releases of `options`, else for those that it specifies."""
     if options.versions:
         return CheckedText(source, findings_of(source, options))
     found: list[Finding] = []
@@ -522,7 +522,7 @@ def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def against(before: CheckedText | None, after: CheckedText) -> OutputCheck:
-    """Return the errors and warnings of a text, grouped by whether its source has them, too."""
+    """Return the errors and warnings of `after`; `before` is its source (None: it has none)."""
     known: Counter[tuple[str, Severity, int]] = Counter()
     if before is not None:
         known.update(key for finding in before.findings for key in before.keys(finding))

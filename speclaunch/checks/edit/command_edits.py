@@ -1,7 +1,7 @@
 """Fixes as edits of a server command in a script, manifest or document.
 
-The syntax around the arguments (shell, block list, flow list) determines the ways, best first. The
-round-trip check (`round_trip.py`) rejects wrong texts before a file is written.
+The syntax around the arguments (shell, block list, flow list) determines the alternative edits,
+best first. The round-trip check (`round_trip.py`) rejects wrong texts before a file is written.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _USE = lazy(r"[\"']?\$(?:\{(?P<braced>[A-Za-z_]\w*)\}|(?P<bare>[A-Za-z_]\w*))[\"
 _BLOCK = lazy(r"(?P<indent>[ \t]*)-(?P<gap>[ \t]+)(?P<quote>[\"']?)")
 _CLOSING = lazy(r"(?P<quote>[\"']?)(?P<blank>[ \t]*)[],]")
 _ALONE = lazy(r"(?P<indent>[ \t]*)(?:[\"']?--[\w-]+[\"']?,[ \t]*)?\Z")
-"""Text before a line's last item, if the line has one item, or a flag and its value."""
+"""Text before the last item on a line that has only this item, or a flag and its value."""
 _CLOSING_LAST = lazy(r"(?P<quote>[\"']?)(?P<blank>[ \t]*)\Z")
 
 
@@ -76,7 +76,7 @@ class SourceLines:
 def replaced(
     text: SourceLines, words: Sequence[Word], word: Word, old: str, new: str
 ) -> Iterator[Edit]:
-    """Yield the ways to replace `old`, which is a token or its end, with `new`."""
+    """Yield alternative edits that replace `old`, a token or the end of one, with `new`."""
     prefix = word.text.removesuffix(old) if old else word.text
     use = word.used_at
     at_use: list[Edit] = []
@@ -123,7 +123,7 @@ def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Ite
 def without(
     words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str
 ) -> Iterator[list[Edit]]:
-    """Yield the ways to remove tokens."""
+    """Yield alternative edits that remove the tokens `gone`; `all_gone`: see `removal`."""
     for uses in (True, False):
         edits = removal(words, gone, all_gone, text, uses=uses)
         if edits is not None:
@@ -136,9 +136,9 @@ def added(
     program: Sequence[Word],
     groups: Sequence[Sequence[str]],
 ) -> Iterator[Edit]:
-    """Yield the ways to append arguments to a command; a group is a flag and its values.
+    """Yield alternative edits that append arguments; each group is a flag and its values.
 
-    `words` are the remaining tokens, in the order of the command.
+    `words` are the command's remaining tokens, in order.
     """
     ends = [
         word
@@ -214,8 +214,8 @@ def _first(line: str) -> int:
 
 
 def _indent(text: SourceLines, place: Place) -> str:
-    """Return the indentation of the command's continuation lines: this line's, the next line's, or
-    this line's plus two spaces."""
+    """Return the indentation of the command's continuation lines: that of this or the next line,
+    or this line's plus two spaces."""
     line = text.line(place.line)
     if text.line(place.line - 1).rstrip().endswith("\\"):
         return line[: _first(line)]
@@ -248,7 +248,7 @@ def _item(token: str, text: SourceLines, words: Sequence[Word]) -> str:
 
 
 def _needed(token: str, quote: str) -> str:
-    """Return the quote that a token needs to be read as text; empty if none."""
+    """Return `quote` if YAML reads the token as text only in quotes, else an empty string."""
     return "" if dumped(token, text=True) == token else quote
 
 
@@ -259,11 +259,11 @@ def _quoted(token: str, quote: str) -> str:
 
 
 _OPTION = r"(?:-e|--env)(?:\s+|=)"
-"""Option of Docker and similar programs before an assignment."""
+"""Option of Docker and similar programs that precedes `NAME=value`."""
 
 
 def env_ways(invocation: Invocation, name: str, value: str | None, text: str) -> list[list[Edit]]:
-    """Return the ways to set or remove a variable, best first."""
+    """Return alternative edits that set a variable or remove it (None), best first."""
     word = invocation.env.get(name)
     if word is not None and word.place.path != invocation.place.path:
         raise NotFixableError(f"{name} is set in {word.place.path}")
@@ -323,7 +323,7 @@ def _out_of_shell(text: SourceLines, place: Place, name: str) -> Iterator[list[E
 
 def _out_of_yaml(document: Document, place: Place, name: str) -> Iterator[list[Edit]]:
     """Yield edits that remove a variable: a key of `environment:`, an item `NAME=value`, or an item
-    with `name:` and `value:`."""
+    with `name:` and `value:`, whichever is at `place`."""
     found = Yaml(document)
     for root in nodes.load(document):
         for node in nodes.walk(root):
@@ -364,7 +364,7 @@ def _set(invocation: Invocation, name: str, value: str, text: str) -> Iterator[l
 
 
 def _into_yaml(invocation: Invocation, name: str, value: str, text: str) -> Iterator[list[Edit]]:
-    """Yield the ways to add a variable to the container of the invocation's command."""
+    """Yield alternative edits that add a variable to the container of the invocation."""
     document = Document(text, invocation.place.path)
     found = Yaml(document, SourceLines(text).end)
     for root in nodes.load(document):
@@ -434,7 +434,7 @@ class CommandWords(EditablePlaces):
         self._gone: list[Word] = []
 
     def change(self, argument: TargetArgument) -> Ways | None:
-        """Return the ways to change an argument's last occurrence; None if it has to be added."""
+        """Return alternative edits of an argument's last occurrence; None if it must be added."""
         name = argument.name
         if self._is_slime and name in _SLIMES:
             raise NotFixableError(f"slime sets it with {_SLIMES[name]}")
@@ -451,7 +451,7 @@ class CommandWords(EditablePlaces):
         return [[]] if argument.is_removed else ways or None
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield a step that removes all outdated tokens, then a step that adds new arguments."""
+        """Yield alternatives that remove all outdated tokens, then some that add new arguments."""
         gone = self._gone
         if gone:
             yield list(without(self._invocation.words, gone, gone, self._text.text))
@@ -464,7 +464,7 @@ class CommandWords(EditablePlaces):
             yield [[edit] for edit in added(self._text, stays, program, groups)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:
-        """Return the ways to set or remove a variable."""
+        """Return alternative edits that set a variable or remove it (None)."""
         return env_ways(self._invocation, name, value, self._text.text)
 
     def _is_here(self, word: Word) -> bool:
@@ -473,7 +473,7 @@ class CommandWords(EditablePlaces):
         )
 
     def _own_words(self, item: ParsedArgument) -> list[Word]:
-        """Return the tokens of an argument in the command's file.
+        """Return the tokens of an argument, all of which are in the command's file.
 
         Raises NotFixableError if a token is in another file, such as a `--config` file.
         """
@@ -489,7 +489,7 @@ class CommandWords(EditablePlaces):
     def _another_value(
         self, last: ParsedArgument, count: int, argument: TargetArgument
     ) -> Ways | None:
-        """Return the ways to change the last value; None if the argument must be replaced."""
+        """Return alternative edits of the last value; None if the argument must be replaced."""
         words = self._own_words(last)
         if last.argument.kind is ArgumentKind.LIST and last.argument.nargs is None and count > 1:
             raise NotFixableError(f"{last.written} is set several times")

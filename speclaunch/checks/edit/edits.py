@@ -89,7 +89,7 @@ def applied(text: str, edits: Sequence[TextEdit]) -> str:
 
 
 def _common(first: str, second: str) -> int:
-    """Return the length of the common beginning."""
+    """Return the length of the common prefix of two texts."""
     pairs = zip(first, second, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -147,7 +147,7 @@ class Edit(Struct, frozen=True):
 
 
 class Insertion(Struct, frozen=True):
-    """Complete line to insert before line `line`; it gets that line's indentation."""
+    """Complete line to insert before line `line`, with the indentation of that line."""
 
     line: int
     text: str
@@ -155,11 +155,11 @@ class Insertion(Struct, frozen=True):
 
 Change = Edit | Insertion
 Ways = list[list[Edit]]
-"""Alternatives for one change, best first."""
+"""Alternative edits for one change, best first. Each alternative is a list of edits."""
 
 
 def combinations(steps: Iterable[Ways], most: int) -> Iterator[list[Edit]]:
-    """Yield at most `most` combinations of edits, each with one way for every step."""
+    """Yield at most `most` lists of edits, each with one alternative for every change."""
     for chosen in islice(product(*(step for step in steps if step != [[]])), most):
         yield [edit for edits in chosen for edit in edits]
 
@@ -285,14 +285,14 @@ def write_together(texts: Mapping[Path, str]) -> None:
 
 
 class NotFixableError(Exception):
-    """Reason why a fix is left to the user. The text is a clause for a report."""
+    """A fix is left to the user. The message is the reason, as a clause for a report."""
 
 
 class TargetArgument(Struct, frozen=True):
-    """Argument after the fix. `words`: its tokens on a command line, empty if it is removed.
+    """Argument after a fix. `words`: its tokens on a command line, empty if it is removed.
 
-    `name`: its name in the newest engine. `own`: its name in this version. `stored`: the value that
-    the version's parser stores.
+    `name`: its name in the newest engine. `own`: its name in the command's version. `stored`: the
+    value that this version's parser stores.
     """
 
     name: str
@@ -357,18 +357,18 @@ class EditablePlaces(ABC):
 
     @abstractmethod
     def change(self, argument: TargetArgument) -> Ways | None:
-        """Return the ways to change or remove an argument; None if it has to be added."""
+        """Return alternative edits that change or remove an argument; None if it must be added."""
 
     @abstractmethod
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield the steps that add arguments, and those that `change` deferred."""
+        """Yield the alternatives for each remaining change: removals, and `new` arguments."""
 
     @abstractmethod
     def set_variable(self, name: str, value: str | None) -> Ways:
-        """Return the ways to set or remove a variable."""
+        """Return alternative edits that set a variable or remove it (None)."""
 
     def ways(self, target: FixTarget) -> Iterator[list[Edit]]:
-        """Yield the edits that reach the target, best first."""
+        """Yield lists of edits, each of which reaches the target, best first."""
         steps: list[Ways] = []
         new: list[TargetArgument] = []
         for argument in target.arguments.values():

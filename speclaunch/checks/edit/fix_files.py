@@ -47,7 +47,7 @@ from speclaunch.core import InputError, SpeclaunchError, read_or_none
 from speclaunch.engine import load as load_catalogue
 
 _MOST_ROUNDS = 100
-"""Maximum number of rounds, which ends a cycle of contradictory fixes. ruff has the same limit."""
+"""Maximum number of rounds, in case fixes contradict each other. ruff has the same limit."""
 
 
 class LeftFix(Struct, frozen=True):
@@ -84,11 +84,11 @@ def edits_of(
     config_dirs: Sequence[Path] = (),
     others: Collection[str] = (),
 ) -> FileEdits:
-    """Return the edits of a finding's fix, also of a cached finding.
+    """Return the proven edits of a finding's fix.
 
-    The edits are proven: read back, the new text has the fix's values, and all else is unchanged.
-    `others`: further versions that the file is checked for. Raises NotFixableError with the
-    reason if the fix has no edits, or they are left to the user.
+    When read back, the new text has the fix's values and is otherwise unchanged. `others`: further
+    versions that the file is checked for. Raises NotFixableError with the reason if the fix has no
+    edits, or they are left to the user.
     """
     fix = finding.fix
     if fix is None or fix.applicability is None:
@@ -123,7 +123,7 @@ def edits_of(
 
 
 _Key = tuple[str, str, str, tuple[int, ...]]
-"""Identity of a finding, independent of edits."""
+"""Identity of a finding, unchanged by edits: engine version, code, message, deployments."""
 
 
 def fix_file(
@@ -163,7 +163,7 @@ def _key(text: CheckedText, finding: Finding) -> _Key:
 
 
 def _errors(text: CheckedText) -> Counter[tuple[str, str, int]]:
-    """Return the number of occurrences of each error in each deployment."""
+    """Return how often each error (engine version, code) occurs in each deployment."""
     return Counter(
         (finding.engine, finding.code, number)
         for finding in text.findings
@@ -178,7 +178,7 @@ class _Work(Struct):
     config_dirs: tuple[Path, ...]
     unsafe: bool
     refused: dict[_Key, str] = {}
-    """Fixes that failed, with the reason."""
+    """Reasons why fixes failed, by finding."""
 
     def is_requested(self, finding: Finding) -> bool:
         kind = finding.fix.applicability if finding.fix is not None else None
@@ -188,8 +188,8 @@ class _Work(Struct):
         return CheckedText(source, findings_of(source, self.options))
 
     def round(self, now: CheckedText) -> tuple[CheckedText, list[Finding]] | None:
-        """Return the text after one round of compatible fixes, and their findings; None if no fix
-        is left.
+        """Return the checked text after one round of compatible fixes, and the fixed findings;
+        None if no fix is left.
 
         If the fixes together are not acceptable, only the first is applied.
         """
@@ -208,7 +208,7 @@ class _Work(Struct):
         return None
 
     def _chosen(self, now: CheckedText) -> Iterator[tuple[Finding, FileEdits]]:
-        """Yield at most one proven fix for each deployment, first by place, without overlaps."""
+        """Yield proven fixes that do not overlap: the first by place of each deployment."""
         taken: set[int] = set()
         lines: set[int] = set()
         versions = tuple(dict.fromkeys(finding.engine for finding in now.findings))
@@ -244,7 +244,7 @@ class _Work(Struct):
         return self.check(source)
 
     def _worse(self, now: CheckedText, made: CheckedText, fixed_: Iterable[Finding]) -> str | None:
-        """Return the reason to reject the new text, or None."""
+        """Return the reason to reject the new text `made`; None if it is acceptable."""
         more = _errors(made) - _errors(now)
         if more:
             engine, code, _ = next(iter(more))
@@ -258,7 +258,7 @@ class _Work(Struct):
         return None
 
     def read(self, text: str) -> LintedFile:
-        """Return the file with a different text. Raises InputError if it cannot be read."""
+        """Return the file with a new text. Raises InputError if the text cannot be read."""
         source = self.source
         if source.rest is not None:
             raise InputError("first fix the part that cannot be read")
@@ -276,7 +276,7 @@ class _Work(Struct):
 
 
 def _as_before(finding: Finding, source: LintedFile, text: str) -> Finding:
-    """Return a finding of a later round with its line in the original file."""
+    """Return a finding in the fixed text with its line number in the original file."""
     if text == source.text or finding.place.path != source.path:
         return finding
     old, new = lines_of(source.text), lines_of(text)
@@ -357,8 +357,8 @@ def _fixed(path: str, run: LintRun, *, unsafe: bool) -> _Fixed | None:
 def _fixed_in_processes(
     paths: Sequence[str], run: LintRun, processes: int, *, unsafe: bool
 ) -> dict[str, _Fixed | None]:
-    """Fix files in several processes before any is written, so that timing has no effect. Return
-    them by path: None if the process died; missing if it returned nothing."""
+    """Fix files in several processes, and return the results by path. None: the process died. A
+    file for which it returned nothing is missing. No file may be written meanwhile."""
 
     def work(path: str) -> bytes:
         found = _fixed(path, run, unsafe=unsafe)

@@ -53,7 +53,7 @@ def require_same_command(invocation: Invocation, imported: Imported, text: str) 
     """Raise RoundTripError if the recipe `text` differs in meaning from `invocation`.
 
     Parts that the import reports as left out (`imported.problems`, a `--config` that the engine
-    does not see) are not compared. A secret has to come from the variable that the recipe names.
+    does not see) are not compared. A secret must come from the variable named in the recipe.
     """
     catalogue = load_catalogue(imported.version)
     found = list(_differences(invocation, imported, text, catalogue))
@@ -116,8 +116,8 @@ def _differences(
 def _command_meaning(
     invocation: Invocation, catalogue: Catalogue, variables: frozenset[str]
 ) -> Meaning | None:
-    """Return the meaning of the command with `variables` set, without the parts that the import
-    leaves out; None if the parser rejects the command."""
+    """Return the meaning of the command with stand-ins for `variables`, without parts that the
+    import leaves out; None if the parser rejects the command."""
     found = effective(invocation, catalogue)
     words = [_expected(word, variables) if word.evaluated else word.text for word in found.words]
     if found.config is not None:  # it remains a separate file
@@ -142,7 +142,7 @@ def _command_meaning(
 
 
 def _unevaluated(invocation: Invocation) -> frozenset[str]:
-    """Return the unevaluated tokens and their values, which a recipe may contain as text."""
+    """Return the unevaluated tokens, and their values, as a recipe may contain them."""
     words = [word.text for word in invocation.words if not word.evaluated]
     return frozenset((*words, *(word.partition("=")[2] for word in words)))
 
@@ -214,8 +214,8 @@ def _stand_in(name: str) -> str:
 
 
 def _composed(text: str) -> Deployment:
-    """Return the recipe composed as in a launch: variables with a default are unset, all others are
-    stand-ins."""
+    """Return the recipe composed as in a launch. Variables with a default are unset, all others
+    have a stand-in as their value."""
     from speclaunch.deployments import load  # noqa: PLC0415  Hydra is slow to import
 
     found = _IN_RECIPE.findall(text)
@@ -252,9 +252,10 @@ def import_command(
     engine: str | None,
     installed: str | None = None,
 ) -> tuple[Imported, str]:
-    """Return a command of `source` as a recipe, and the recipe's text. Raises RoundTripError.
+    """Return a command of the file `source` as a recipe, and the recipe's text.
 
-    `engine` is the stated release, `installed` the release to prefer if none is stated.
+    `engine`: the release set by the user; `installed`: the release to prefer without it. Raises
+    RoundTripError.
     """
     imported = to_deployment(invocation, name, engine, installed)
     text = imported.recipe(source)
@@ -279,7 +280,7 @@ def import_all(
 
 
 def chosen(reading: Reading, source: str, command: int | None) -> int:
-    """Return the number of the selected command. Raises InputError if the choice is ambiguous."""
+    """Return the number of the selected command, from 1. Raises InputError if it is ambiguous."""
     count = len(reading.invocations)
     if command is None and count > 1:
         listing = "; ".join(

@@ -67,7 +67,7 @@ class ConfigKeys(EditablePlaces):
         self._places = off | places
 
     def change(self, argument: TargetArgument) -> Ways | None:
-        """Return the only way to change a key; None if it has to be added."""
+        """Return the edits of a key, as the only alternative; None if it must be added."""
         key, value = _in_config(argument)
         place = self._places.get(argument.name)
         if place is None:
@@ -82,7 +82,7 @@ class ConfigKeys(EditablePlaces):
         return [set_value(self._found, pair[0], pair[1], value)]
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield a step that adds all keys, in the style of the existing keys."""
+        """Yield the edits that add all keys, in the style of the existing keys."""
         underscored = any("_" in str(key.value) for key, _ in self._own.value)
         values = {}
         for key, value in map(_in_config, new):
@@ -91,14 +91,15 @@ class ConfigKeys(EditablePlaces):
             yield [added_key(self._found, self._own, values)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:
-        """Return the ways to set a variable; a `--config` file has none."""
+        """Return alternative edits that set a variable; for a `--config` file, no edits."""
         return [[]] if self._is_config else env_ways(self._invocation, name, value, self._source)
 
 
 def _holding(
     mappings: Iterable[yaml.MappingNode], places: Iterable[Place | None], document: Document
 ) -> yaml.MappingNode | None:
-    """Return the mapping with the most keys at these places (on a tie, the innermost), or None."""
+    """Return the mapping with most of the keys at these places (on a tie, the innermost) or, if no
+    mapping has one, None."""
     targets = set(places)
     best: tuple[int, yaml.MappingNode | None] = (0, None)
     for mapping in mappings:
@@ -109,7 +110,7 @@ def _holding(
 
 
 def _in_config(argument: TargetArgument) -> tuple[str, str | None]:
-    """Return the key, and the value as YAML; None if it is to be removed."""
+    """Return the argument's key, and its value as YAML (None: the key is to be removed)."""
     if argument.is_removed:
         return argument.own.replace("_", "-"), None
     flag, *values = argument.words
@@ -170,7 +171,7 @@ def recipe_ways(
 
 
 def _root(found: Yaml, role: str | None) -> yaml.MappingNode:
-    """Return the mapping with the sections: the recipe, or one of its roles."""
+    """Return the YAML mapping of the recipe, or of one of its roles. Raises NotFixableError."""
     root = found.root()
     for key in () if role is None else ("roles", role):
         pairs = root.value if isinstance(root, yaml.MappingNode) else ()
@@ -185,7 +186,7 @@ def _root(found: Yaml, role: str | None) -> yaml.MappingNode:
 def _variables(
     found: Yaml, engine: tuple[yaml.Node, yaml.Node], variables: Mapping[str, str | None]
 ) -> list[Ways]:
-    """Return the steps that set a recipe's `engine.env`."""
+    """Return alternative edits for each change of a recipe's `engine.env`."""
     key, inner = engine
     pairs = inner.value if isinstance(inner, yaml.MappingNode) else ()
     section = next((pair for pair in pairs if pair[0].value == "env"), None)
@@ -207,7 +208,7 @@ def _sections(
     path: tuple[str, ...],
     values: Mapping[str, str | None],
 ) -> list[Ways]:
-    """Return the steps that set the keys of a section; None removes a key."""
+    """Return alternative edits for each change of a section's keys; None removes a key."""
     if not values:
         return []
     if section is None:
@@ -235,7 +236,7 @@ def _sections(
 
 
 def _removals(found: Yaml, mapping: yaml.MappingNode, pair: tuple[yaml.Node, yaml.Node]) -> Ways:
-    """Return the ways to remove a key, or to set null if a group would set it."""
+    """Return alternative edits: remove a key, or set it to null in case a group sets it."""
     ways: Ways = []
     try:
         ways.append(removed_key(found, mapping, pair[0]))
@@ -283,7 +284,7 @@ class CallKeywords(EditablePlaces):
         }
 
     def change(self, argument: TargetArgument) -> Ways | None:
-        """Return the only way to change a keyword; None if it has to be added."""
+        """Return the edits of a keyword, as the only alternative; None if it must be added."""
         place = self._places.get(argument.name)
         keyword = _keyword(self._text, self._call, place, argument.name, argument.own)
         if place is not None and keyword is None:
@@ -295,13 +296,13 @@ class CallKeywords(EditablePlaces):
         return [[_edit(self._text, keyword.value, repr(argument.value))]]
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield a step that adds all keywords."""
+        """Yield alternative edits that add all keywords."""
         if new:
             written = [f"{argument.own}={argument.value!r}" for argument in new]
             yield [[edit] for edit in _added(self._text, self._call, written)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:  # noqa: ARG002
-        """Return a way without edits, because a call sets no variables."""
+        """Return an alternative without edits: a call of `sglang.Engine` sets no variables."""
         return [[]]
 
 
@@ -319,7 +320,7 @@ def _call(text: SourceLines, place: Place) -> ast.Call:
 
 
 def _column(text: SourceLines, line: int, offset: int) -> int:
-    """Return a column from 1 in characters; Python counts UTF-8 bytes."""
+    """Return a column from 1 in characters, for Python's offset in UTF-8 bytes."""
     return len(text.line(line).encode()[:offset].decode(errors="replace")) + 1
 
 
@@ -362,7 +363,7 @@ def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
 
 
 def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
-    """Yield the ways to add arguments after the last, on separate lines if that starts a line."""
+    """Yield alternative edits that add arguments after the last, on new lines if it begins one."""
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not arguments:
         raise NotFixableError("its call has no arguments")

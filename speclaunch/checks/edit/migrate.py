@@ -58,11 +58,11 @@ from speclaunch.engine import (
 from speclaunch.engine import load as load_catalogue
 
 Parse = Callable[[Catalogue], ParsedArguments]
-"""Parser of a command for the version of a catalogue."""
+"""Function that parses one command with the catalogue of any version."""
 
 
 class SourceVersion(Struct, frozen=True):
-    """Version that the original command is parsed with, and the reason.
+    """Version for which the original command was written, and the reason to assume it.
 
     `is_named`: --from or the image names it. `accepts_all`: it accepts the complete command.
     """
@@ -74,12 +74,11 @@ class SourceVersion(Struct, frozen=True):
 
 
 def origin(parse: Parse, to: str, source: str | None, image: str | None) -> SourceVersion:
-    """Return the requested version, else that of the image, else a version that accepts the
-    command.
+    """Return the version of a command: `source`, else the image's, else one that accepts it.
 
     If several accept it, `to` is preferred (nothing changes then), then the newest. If none does,
-    the newest of those that reject the fewest arguments is returned. Errors in the version of the
-    image or of --from remain errors, because the command does not start.
+    the newest of those that reject the fewest arguments is returned. A version from the image or
+    --from is returned even if it rejects the command.
     """
     if source is not None:
         accepted = not refused(parse(load_catalogue(source)))
@@ -115,7 +114,7 @@ _OFFICIAL = lazy(
 
 
 class NewImage(Struct, frozen=True):
-    """Replacement of an image, with a warning."""
+    """Name that replaces an image, with a warning for the user."""
 
     name: str
     warning: str | None = None
@@ -128,8 +127,8 @@ def is_outdated(image: str | None, to: str) -> bool:
 
 
 def successor(image: str, to: str) -> NewImage | None:
-    """Return the official image of the release `to` for an official image. None for other
-    repositories, digests and unknown variants."""
+    """Return the official image of the release `to` that replaces an official image. None for
+    other repositories, digests and unknown variants."""
     found = _OFFICIAL.fullmatch(image)
     if found is None:
         return None
@@ -146,7 +145,7 @@ def successor(image: str, to: str) -> NewImage | None:
 
 
 def unknown_image(image: str, to: str) -> Problem:
-    """Return the problem of an image that has no known counterpart with the release `to`."""
+    """Return a problem: the image has no known counterpart with the release `to`."""
     return Problem(
         f"{image} has SGLang {image_version(image)}, and its counterpart with {to} is unknown",
         help=(
@@ -172,14 +171,14 @@ _SPECULATES_IN_V2 = EAGLE_HANDLER | {"NEXTN"}
 
 
 class MigrationStep(Struct, frozen=True):
-    """Change, or note for the user, with its place."""
+    """Text about a change, or a note for the user, with its place."""
 
     place: Place
     text: str
 
 
 class Carried(Struct, frozen=True):
-    """Migrated file that a command names: its text before and after."""
+    """Migrated file that a command names: its old (`before`) and new text."""
 
     path: Path
     before: str
@@ -195,10 +194,10 @@ class Migration(Struct):
     problems: list[Problem] = []
     """Blockers: the feature was removed, the flag is unknown, or a value is rejected."""
     origins: list[MigrationStep] = []
-    """Version that each command was read for, and why; empty if the user named a version."""
+    """Version that each command is for, and why it is assumed; empty if the user named one."""
     warnings: list[Problem] = []
-    """Parts that do not reach the engine and are unchanged; `lint` and `import` warn of them,
-    too."""
+    """Warnings about parts that do not reach the engine and are left unchanged. `lint` and `import`
+    warn of them, too."""
     also: list[Carried] = []
     """Files named by commands that have to change with them."""
     versions: list[SourceVersion] = []
@@ -214,7 +213,7 @@ class _Job(Struct):
     origin: SourceVersion
     planned: PlannedMigration
     rewritings: list[Rewriting]
-    """Ways to edit the command, best first."""
+    """Alternative edits of the command, best first."""
     variable: Edit | None = None
     image: str | None = None
     """New image; `image_edits` insert it."""
@@ -238,7 +237,7 @@ def migrate_commands(
 
     `follow` migrates the files that a command names. Images become the official images of `to`;
     `keep_images`: images without a known counterpart are unchanged. Raises RoundTripError if the
-    meaning of the result differs from the announced meaning.
+    result has changes that were not announced.
     """
     migration = Migration(text, problems=[*reading.unread, *reading.misread])
     migration.warnings += reading.problems
@@ -351,8 +350,8 @@ def _proven(
     to: str,
     strays: frozenset[str],
 ) -> str:
-    """Return the new text, proven by reading it back. Comments are omitted if the proof fails with
-    them."""
+    """Return the new text, proven by reading it back. The edits add comments only if the text with
+    them is proven, too."""
     shown = jobs[0].invocation.place.path if jobs else ""
     expected = [
         ExpectedCommand(
@@ -404,8 +403,8 @@ def _ways(jobs: Sequence[_Job]) -> Iterator[list[Change]]:
 def _settled(
     reading: Reading, to: str, strays: frozenset[str] = frozenset()
 ) -> tuple[Reading, list[Problem], frozenset[str]]:
-    """Return the commands with the arguments that the parser receives, the problems that `to`
-    reports before parsing, and the tokens that may expand to any number of arguments."""
+    """Return the commands with the arguments that the parser receives, problems that `to` reports
+    before parsing, and the tokens that may expand to any number of arguments."""
     catalogue = load_catalogue(to)
     found = [settled(invocation, catalogue, strays) for invocation in reading.invocations]
     problems = [problem for item in found for problem in item.refused]

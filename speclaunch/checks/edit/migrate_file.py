@@ -60,7 +60,7 @@ _Pair = tuple[yaml.ScalarNode, yaml.Node]
 
 
 class _File(Struct):
-    """File that is read anew for each version."""
+    """`--config` file, read separately for each version."""
 
     text: str
     path: str
@@ -206,7 +206,7 @@ def _check_output(
     to: str,
     migration: Migration,
 ) -> None:
-    """Add the target's errors for the new text to the migration, or prove the text."""
+    """Add the target version's errors for the new text to the migration, or prove the text."""
     after = _File(made, file.path)
     target = load_catalogue(to)
     edits = [change for change in changes if isinstance(change, Edit)]
@@ -246,7 +246,7 @@ def _check_output(
 def _refusals(
     file: _File, after: _File, reading: Reading, to: str, planned: PlannedMigration
 ) -> list[Problem]:
-    """Return the target's errors for the new text, at the places of the old text."""
+    """Return the target version's errors for the new text, at their places in the old text."""
     place = {found.verdict.flag or found.token: found.token for found in planned.arguments}
     version = planned.before.version if planned.before else to
     old = {word.text: word.place for word in file.words(version) if word.text[:2] == "--"}
@@ -313,7 +313,7 @@ def carried_config(
 
 
 class _UnseenError(Exception):
-    """File that cannot be read, and the reason."""
+    """A file cannot be read; the message is the reason."""
 
 
 def _text(path: Path) -> str:
@@ -330,7 +330,7 @@ def _text(path: Path) -> str:
 def following(
     base: Path, to: str, source: str | None = None, *, alone: bool = True
 ) -> Callable[[Invocation, PlannedMigration], Migration]:
-    """Return a `follow` for `migrate_commands` that migrates the files named by each command."""
+    """Return the `follow` function of `migrate_commands`; it migrates files named by a command."""
 
     def follow(invocation: Invocation, planned: PlannedMigration) -> Migration:
         done = Migration()

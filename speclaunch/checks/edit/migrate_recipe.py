@@ -180,8 +180,8 @@ def _converted(name: str, new: str, value: Any, at: tuple[Place, yaml.Node], wor
 
 
 def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
-    """Migrate `engine.version`: a pin becomes the target version. A range, and `engine.requires`,
-    must include it."""
+    """Migrate `engine.version`: a pin becomes the target version. A range there, and in
+    `engine.requires`, must include this version."""
     from speclaunch.deployments import Engine  # noqa: PLC0415  pydantic is slow to import
 
     if not isinstance(node, yaml.ScalarNode) or not node.value or "$" in node.value:
@@ -229,7 +229,7 @@ def _image(node: yaml.Node | None, work: _Work) -> None:
 
 
 def _prove(before: str, made: str, work: _Work) -> None:
-    """Prove that the new data equals the old data except for announced changes."""
+    """Raise RoundTripError unless the new data equals the old data with announced changes."""
     touched = {change.line for change in work.changes if isinstance(change, Edit)}
     inserted = {change.text for change in work.changes if isinstance(change, Insertion)}
     found = list(text_differences(before, made, "recipe.yaml", touched, inserted))
@@ -248,7 +248,7 @@ def _prove(before: str, made: str, work: _Work) -> None:
 
 
 def _announced(old: dict[str, Any], new: Mapping[str, Any], work: _Work) -> dict[str, Any]:
-    """Return the data of the recipe with every announced change."""
+    """Return the recipe's old data with every announced change, without empty keys."""
     expected = _with_changes(old, new, None, work)
     if isinstance(old.get("roles"), dict):
         after = new.get("roles") or {}
@@ -266,7 +266,7 @@ def _set_keys(data: Mapping[str, Any]) -> dict[str, Any]:
 def _with_changes(
     old: dict[str, Any], new: Mapping[str, Any], role: str | None, work: _Work
 ) -> dict[str, Any]:
-    """Return the data of the recipe, or of a role, with the announced changes."""
+    """Return the old data of the shared part (`role` None) or of a role with announced changes."""
     changed = dict(old)
     if isinstance(old.get("args"), dict):
         args: dict[Any, Any] = {}
@@ -337,12 +337,12 @@ def _refusals(path: Path, made: str, work: _Work) -> list[Problem]:
 
 
 def _open(value: Any) -> bool:
-    """True if a value is unknown until composition."""
+    """True if a value is known only after composition: an interpolation or `???`."""
     return isinstance(value, str) and ("${" in value or value == "???")
 
 
 def _inherited(path: Path, own: Mapping[str, Any], work: _Work) -> Mapping[str, Any]:
-    """Return the arguments from the recipe's groups."""
+    """Return the arguments from the recipe's groups that the recipe does not set itself."""
     from speclaunch.deployments import compose  # noqa: PLC0415  Hydra is slow to import
 
     recipe = str(path) if path.is_absolute() else f"./{path}"

@@ -30,7 +30,10 @@ from speclaunch.engine import load as load_catalogue
 
 
 class MigrationVerdict(Struct, frozen=True):
-    """Fate of an argument: unchanged, replaced (`flag`), removed, or unknown in the target."""
+    """Fate of an argument: unchanged, replaced (`flag`), removed, or `unknown` in the target.
+
+    `why`: the reason for the last two.
+    """
 
     flag: str | None = None
     values: tuple[str, ...] | None = None
@@ -46,7 +49,7 @@ KEEP = MigrationVerdict()
 def verdict(
     argument: Argument, token: str, source: Catalogue, target: Catalogue
 ) -> MigrationVerdict:
-    """Return the fate in `target` of `argument`, which `token` sets in `source`."""
+    """Return the fate of `argument`, which `token` sets in `source`, in the version `target`."""
     flag = source.full_flag(token)
     negated = isinstance(flag, str) and is_negation(argument, flag)
     there = target.full_flag(token)
@@ -71,7 +74,7 @@ def verdict(
 
 
 def is_same(old: Argument, new: Argument) -> bool:
-    """True if arguments of two versions are the same, by name or by destination."""
+    """True if the arguments of two versions are the same, by name or argparse destination."""
     if canonical(old.name) == canonical(new.name):
         return True
     same = canonical(old.dest) == canonical(new.dest)
@@ -80,8 +83,8 @@ def is_same(old: Argument, new: Argument) -> bool:
 
 
 def known_in(token: str) -> tuple[str, str] | None:
-    """Return the first and last version in which a flag, shortened or not, means one argument; None
-    if no version has it."""
+    """Return the first and last version in which a flag, possibly shortened, means one argument;
+    None if no version has it."""
     past = history(name_of(token.partition("=")[0]))
     if past is not None:
         return past.first, past.last
@@ -145,7 +148,7 @@ def _gone(name: str, target: Catalogue) -> MigrationVerdict:
 
 
 class MigratedArgument(Struct, frozen=True):
-    """Argument of the command, its flag, and its fate."""
+    """Argument of a command, with its flag and its fate in the target version."""
 
     item: ParsedArgument
     verdict: MigrationVerdict
@@ -166,14 +169,15 @@ class MigratedArgument(Struct, frozen=True):
 
 
 class PlannedMigration(Struct):
-    """Planned command. `words` are its new tokens, each with the old token's position."""
+    """Planned command. `words`: its new tokens, each with the index of the old token."""
 
     arguments: list[MigratedArgument] = []
     words: list[tuple[str, int]] = []
     problems: list[ArgvProblem] = []
-    """Blockers, at positions of the old tokens."""
+    """Problems that prevent the migration, at indices of the old tokens."""
     notes: list[tuple[int, str]] = []
-    """Changes without an edit: defaults, and values that are read differently."""
+    """Changes without an edit, each with an old token's index (-1: none): defaults, and values
+    that are read differently."""
     before: Meaning | None = None
     after: Meaning | None = None
 
@@ -188,7 +192,7 @@ def plan(
     is_complete: bool = True,
 ) -> PlannedMigration:
     """Return the planned command for `target`. `mixed`: the command may mix two versions, so a flag
-    that `source` lacks is read as in a version that has it. Unless `is_complete`, tokens elsewhere
+    that `source` lacks is read as in a version that has it. `is_complete`: no tokens from elsewhere
     may follow and take precedence."""
     found = PlannedMigration()
     parsed = parse_argv(words, source, opaque=opaque, with_values=False)
@@ -226,8 +230,8 @@ def _borrowed(
     opaque: Collection[int],
     target: Catalogue,
 ) -> MigrationVerdict | None:
-    """Return the verdict for a switch that reused another argument's value: it becomes an argument
-    with that value. None if the command lacks the value."""
+    """Return the verdict for a switch that reused another argument's value: an argument with that
+    value replaces it. None if the command does not set the value."""
     became, lender = BORROWED.get(item.argument.name, (None, None))
     lenders = [other for other in items if canonical(other.dest) == lender]
     new = target.by_name(became) if became else None
@@ -260,8 +264,8 @@ def _words(migrated: MigratedArgument, words: Sequence[str]) -> Iterator[tuple[s
 def _from_another(
     words: Sequence[str], problem: ArgvProblem, opaque: Collection[int]
 ) -> tuple[ParsedArgument, Catalogue] | None:
-    """Return an unknown argument as the newest version with its full name reads it, and that
-    version's catalogue. None if no version can read it."""
+    """Return an unknown argument as parsed by the newest version that has its full name, and that
+    version's catalogue. None if no version can parse it."""
     index = problem.index or 0
     if "unrecognized" not in problem.message or words[index][:2] != "--":
         return None
@@ -300,8 +304,8 @@ def _refusal(words: Sequence[str], problem: ArgvProblem, source: Catalogue) -> A
 
 
 def _meant_before(token: str) -> str | None:
-    """Return a remedy with the meaning of a shortened flag in the newest version in which it is
-    unambiguous; None if no version expands it."""
+    """Return a remedy that names the newest version in which a shortened flag is unambiguous, and
+    its meaning there; None if no version expands it."""
     if not token.startswith("--") or token.partition("=")[0] == "--":
         return None
     for version in reversed(held_versions()):
@@ -321,7 +325,7 @@ def _account(
     target: Catalogue,
     others: Sequence[ParsedArgument],
 ) -> None:
-    """Record the target's meaning of the new tokens, and differences that were not announced."""
+    """Add both commands' meanings to `found`, and problems or notes on unannounced differences."""
     texts = [text for text, _ in found.words]
     hidden = {at for at, (_, old) in enumerate(found.words) if old in opaque}
     parsed = parse_argv(texts, target, opaque=hidden, with_values=False)
@@ -394,7 +398,7 @@ def announced(arguments: Sequence[MigratedArgument]) -> Announced:
 def unset(difference: Difference, before: Meaning, after: Meaning) -> str | None:
     """Return the message for a changed default; None if one of the commands sets the argument.
 
-    Empty if None became False or the reverse: both mean off, or the engine's choice.
+    It is empty if None became False or vice versa, because both mean off or the engine's choice.
     """
     name = difference.name
     if name in before.explicit or name in after.explicit:
@@ -405,7 +409,7 @@ def unset(difference: Difference, before: Meaning, after: Meaning) -> str | None
 
 
 def unannounced(difference: Difference, version: str) -> str:
-    """Return the message for a value that would change without an announced reason."""
+    """Return the message for a value that would change although no change was announced."""
     before, after = _shown(difference.before), _shown(difference.after)
     return f"{difference.name} would be {after} instead of {before} in SGLang {version}"
 

@@ -72,10 +72,10 @@ def plan_rendering(
     program: tuple[str, ...] | None = None,
     baseline: Baseline | None = None,
 ) -> Assembled:
-    """Return every role, or only `role`, prepared and planned for one version and the role's
-    hardware. This machine's hardware is ignored. For the other options see `assemble`.
+    """Return every role, or only `role`, planned for one version and the role's own hardware.
 
-    Raises InputError, and LaunchError.
+    This machine's hardware is ignored. For the other options see `assemble`. Raises InputError,
+    LaunchError.
     """
     prepared = tuple(prepare(part, engine, dry_run=True) for part in _chosen(recipe, role))
     _require_same_version(prepared)
@@ -95,7 +95,7 @@ def plan_rendering(
 
 
 def _chosen(recipe: Recipe, role: str | None) -> tuple[Recipe, ...]:
-    """Return the role of that name, or all. Raises InputError if the recipe lacks it."""
+    """Return the role named `role`, or all (None). Raises InputError if the recipe lacks it."""
     return recipe.roles if role is None else (select_role(recipe, role),)
 
 
@@ -115,8 +115,8 @@ def _facts_of(prepared: Prepared, lookup: Lookup) -> Lookup:
 
 
 def rendered(renderer: Renderer, assembled: Assembled) -> str:
-    """Return the proven text of a rendering. Raises PreflightError if the render target does not
-    support the deployment."""
+    """Return the proven text of a deployment for a render target. Raises PreflightError if the
+    target does not support the deployment."""
     rendering = assembled.rendering
     refused = renderer.refuses(rendering)
     if refused:
@@ -165,7 +165,7 @@ def _require_none(
 
 
 def secrets_of(role: Role) -> list[str]:
-    """Return the values that no text may show. Unknown values are omitted."""
+    """Return the known secret values of a role, which no text may show."""
     found = [
         value
         for argument in role.rendered_args.arguments
@@ -297,9 +297,8 @@ def _launch_differences(before: Prepared, after: Prepared) -> Iterator[str]:
 def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Finding, ...]:
     """Return the errors of a rendered text that the recipe itself does not have.
 
-    `own` are the recipe's requests, one for each command of the text, in order. Facts are not read,
-    because they are the same for both. Each finding has its place in the recipe and is returned
-    once.
+    `own`: the recipe's requests, one for each command of the text, in order. Facts are not read,
+    because both have the same. Each finding is returned once, with its place in the recipe.
     """
     commands = read_back(text, suffix).invocations
     found: list[Finding] = []
@@ -312,7 +311,7 @@ def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Find
 def check_rendering(
     renderer: Renderer, text: str, assembled: Assembled, recipe: Recipe, lookup: Lookup
 ) -> OutputCheck:
-    """Return the findings about the recipe, and about its rendered text."""
+    """Return the errors and warnings of the recipe, and the errors that only its text has."""
     rendering, path = assembled.rendering, recipe.path
     rules = configured(str(path), (assembled.prepared[0].catalogue.version,)).rules
     found = findings_of_recipe(assembled, recipe, lookup, rules)
@@ -330,7 +329,7 @@ def findings_of_recipe(
     assembled: Assembled, recipe: Recipe, lookup: Lookup, rules: Sequence[Rule]
 ) -> tuple[Finding, ...]:
     """Return the errors and warnings of each rendered role, for its release and hardware, and of
-    all roles of `recipe` together. Findings that a comment suppresses are omitted."""
+    all roles together, without those that a comment suppresses."""
     found: list[Finding] = []
     for launch in assembled.prepared:
         checked = check_request(launch.request({}), _facts_of(launch, lookup), rules)

@@ -1,4 +1,4 @@
-"""Edits that turn a command in a file into its planned tokens."""
+"""Edits that change a command in a file to its planned tokens (`planned_migration.py`)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _NOTHING = re.compile(rf"[ \t]*(?:,[ \t]*)*{_END}")
 _CLOSED = re.compile(r"[ \t]*(?:,[ \t]*)*[\])].*")
 _LAST_COMMA = re.compile(rf",(?P<blank> ?)(?={_END}\Z)")
 _UNIT = re.compile(r"ExecStart=[-@:+!|]*\Z")
-"""Text of a systemd unit before its program."""
+"""Text of a systemd unit before the program that it starts."""
 
 
 def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Edit], set[int]]:
-    """Return the edits that remove lines without remaining items, and the ids of their tokens.
+    """Return the edits that remove lines of a list without remaining items, and the object ids of
+    their tokens.
 
-    If the last item of the list is removed, so is the comma before it, which JSON rejects.
+    If the list's last item is removed, so is the comma before it, which JSON rejects.
     """
     by_line: dict[int, list[Word]] = {}
     for word in gone:
@@ -78,11 +79,11 @@ _AFTER = re.compile(r"(?P<quote>[\"']?)\s*[],]")
 
 
 class Rewriting(Struct):
-    """Edits of one command. `steps` are (place, change), in order."""
+    """Edits of one command. `steps`: each change as a text with its place, in order."""
 
     edits: list[Edit] = []
     above: list[Insertion] = []
-    """Comments to insert, unless the syntax allows none there."""
+    """Comments to insert above the command, if the syntax allows them there."""
     steps: list[tuple[Place, str]] = []
     problems: list[Problem] = []
     """Changes to make by hand."""
@@ -93,8 +94,8 @@ def rewrite(
 ) -> Rewriting:
     """Return the edits for every argument that changes.
 
-    A token from a variable is removed at the variable's use, if the variable provides nothing else
-    there. Without `uses` it is removed from the definition.
+    With `uses`, a token from a variable is removed where the variable is used, if the variable
+    provides nothing else there. Otherwise it is removed from the variable's definition.
     """
     done = Rewriting()
     lines = lines_of(text)
@@ -182,8 +183,8 @@ def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -
 
 
 def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
-    """Return the lines that edits may change: their own, and a line above that loses its
-    continuation."""
+    """Return the numbers of the lines that edits may change: their own, and a line above that may
+    lose its continuation."""
     lines = lines_of(text)
     found = {edit.line for edit in edits}
     for line in sorted(found):
@@ -252,7 +253,7 @@ def _is_word(source: str, word: Word) -> bool:
 
 
 def _of_json(source: str) -> str | None:
-    """Return the value of a double-quoted JSON or YAML text, passed without quotes; None if
+    """Return the value of the text between the quotes of a JSON or YAML string; None if it is
     invalid."""
     try:
         found = json.loads(f'"{source}"')
@@ -275,7 +276,7 @@ def _split(source: str) -> list[str] | None:
 
 
 def _first_line(lines: Sequence[str], line: int) -> int:
-    """Return the first line of a command. A comment between its continued lines would split it."""
+    """Return the number of a command's first line, above which a comment does not split it."""
     while 1 < line <= len(lines) and lines[line - 2].rstrip().endswith("\\"):
         line -= 1
     return line
@@ -284,7 +285,7 @@ def _first_line(lines: Sequence[str], line: int) -> int:
 def _flag_edit(
     lines: Sequence[str], place: Place, written: str, migrated: MigratedArgument
 ) -> Edit | None:
-    """Return the edit of the flag itself, within quotes or after a prefix; None if not found."""
+    """Return the edit that replaces a flag, also in quotes or after a prefix; None if not found."""
     becomes = migrated.verdict
     if not 1 <= place.line <= len(lines) or becomes.flag is None:
         return None
@@ -304,7 +305,7 @@ def _shown(flag: str, invocation: Invocation) -> str:
 
 
 def conflicts(rewritings: Sequence[Rewriting]) -> Iterator[Problem]:
-    """Yield a problem for each place where commands that share it need different edits."""
+    """Yield a problem for each text that several commands share but need to edit differently."""
     seen: dict[tuple[int, int], Edit] = {}
     for done in rewritings:
         for edit in done.edits:

@@ -50,7 +50,7 @@ _SILENT = (ArgumentKind.IGNORED, ArgumentKind.HELP, ArgumentKind.REFUSED)
 
 
 class RoundTripError(SpeclaunchError):
-    """Translation whose meaning differs from the announced one: a bug (exit 4).
+    """A translation changes more than announced: a bug in speclaunch (exit 4).
 
     Nothing is written.
     """
@@ -64,13 +64,13 @@ class _Missing:
 
 
 MISSING = _Missing()
-"""Value of a name that one side lacks."""
+"""Value of a name that exists only before or only after."""
 ANYTHING = object()
 """Expected value that equals every value."""
 
 
 class Difference(Struct, frozen=True):
-    """Name whose value differs from the old or expected value (`MISSING`: no value)."""
+    """Name with an unexpected value `after`. `before`: the expected value (`MISSING`: none)."""
 
     name: Any
     before: Any
@@ -91,7 +91,7 @@ def differences(
     expected: Mapping[Any, Any] | None = None,
     is_same: Callable[[Any, Any], bool] = is_identical,
 ) -> Iterator[Difference]:
-    """Yield how `after` differs from `before`, or from `expected` for the names in it."""
+    """Yield how `after` differs from `before`; from `expected` for the names in `expected`."""
     new_values = expected or {}
     unchanged = {name: before.get(name, MISSING) for name in (*before, *after)}
     for name, value in {**without(unchanged, new_values), **new_values}.items():
@@ -101,7 +101,7 @@ def differences(
 
 
 def without(values: Mapping[Any, Any], names: Container[Any]) -> dict[Any, Any]:
-    """Return the values, without those of `names`."""
+    """Return the mapping without `names`."""
     return {name: value for name, value in values.items() if name not in names}
 
 
@@ -121,7 +121,8 @@ class Meaning(Struct, frozen=True):
     ) -> list[Difference]:
         """Return the arguments with a different value in `after`, changed defaults included.
 
-        An argument that only one version has and the command does not set is not a difference.
+        `expected`: new values to expect. An argument that only one version has is not a difference
+        unless the command sets it.
         """
         unnamed = {
             name: ANYTHING
@@ -269,7 +270,7 @@ def _texts(words: Mapping[str, Word]) -> dict[str, str]:
 
 
 def _not_set(found: Difference, value: Any) -> str:
-    """Return the message for an argument or variable without the fix's value."""
+    """Return the message for an argument or variable that does not get the fix's value."""
     if found.before is MISSING:
         return f"{found.name} is still set"
     return f"{found.name} would not become {value}"
@@ -313,7 +314,8 @@ def _fixed(
     *,
     any_value: bool = False,
 ) -> Iterator[str]:
-    """Yield the differences of one command. `any_value`: values of the fix may differ."""
+    """Yield the unexpected differences of one command. `any_value`: accept any value for names that
+    the fix sets."""
     yield from _program(old, new)
     catalogue = load_catalogue(version)
     parsed_old, parsed_new = (from_invocation(found, "fixed", catalogue) for found in (old, new))
@@ -442,8 +444,8 @@ def yaml_differences(
 ) -> Iterator[str]:
     """Yield differences of YAML: scalars on untouched lines must keep their order, text and depth.
 
-    `more`: number of additional scalars allowed. A scalar over several lines is untouched if all
-    its lines are.
+    `more`: number of additional scalars allowed. A scalar over several lines is untouched if none
+    of its lines is touched.
     """
     try:
         old = list(_scalars(before))
@@ -463,8 +465,8 @@ def yaml_differences(
 
 
 def _scalars(text: str) -> Iterator[tuple[range, tuple[int, str, str]]]:
-    """Yield each scalar with its lines. A block scalar has only its first line, because the text of
-    a block is compared by line."""
+    """Yield each scalar's lines, and its depth, tag and text. A block scalar has only its first
+    line and no text, because blocks are compared by line."""
     depth = 0
     for event in events(text):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -479,14 +481,14 @@ def _scalars(text: str) -> Iterator[tuple[range, tuple[int, str, str]]]:
 
 
 def emptied_definitions(before: str, after: str) -> Counter[str]:
-    """Return the names of definitions that a change leaves without a value."""
+    """Return how many definitions of each variable a change leaves without a value."""
     return Counter(_EMPTY.findall(after)) - Counter(_EMPTY.findall(before))
 
 
 def require_no_differences(
     verb: str, found: Sequence[str], before: str, after: str, hidden: Iterable[str]
 ) -> None:
-    """Raise RoundTripError for any difference; both texts are saved without the `hidden` values."""
+    """Raise RoundTripError if `found` is not empty; save both texts without `hidden` values."""
     if not found:
         return
     where = save_texts(verb, found, before, after, hidden)
@@ -500,7 +502,7 @@ def require_no_differences(
 def save_texts(
     verb: str, what: Sequence[str], before: str, after: str, hidden: Iterable[str]
 ) -> Path | None:
-    """Save both texts in a private file; return its path, or None on failure."""
+    """Save both texts to a private file; return its path, or None if it cannot be written."""
     path = speclaunch_home() / f"crash-{verb}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     listed = "\n".join(f"- {line}" for line in what)
     text = f"{verb}\n{listed}\n\n--- before\n{before}\n--- after\n{after}\n"

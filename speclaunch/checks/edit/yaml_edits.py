@@ -19,7 +19,7 @@ from speclaunch.deployments import Document, nodes
 
 _PLAIN = lazy(r"-{0,2}[A-Za-z0-9_./][A-Za-z0-9_./@+=%-]*\Z")
 _VALUE = lazy(r"\s*:(?P<blank>[ \t]*)(?P<value>.*?)(?P<rest>[ \t]+#.*|[ \t]*)\Z")
-"""Text of a line after a key."""
+"""Text that follows a key on its line."""
 _ALIAS = lazy(r"\*[^\s,\]}]+")
 
 
@@ -32,13 +32,13 @@ class Yaml:
         self.lines = document.text.split("\n")
 
     def root(self) -> yaml.Node | None:
-        """Return the first document; None if the text is empty. Raises InputError if it is not
-        YAML."""
+        """Return the root of the first document; None for an empty text. Raises InputError for
+        invalid YAML."""
         roots = nodes.load(self.document)
         return roots[0] if roots else None
 
     def after(self, line: int, new: Sequence[str]) -> Edit:
-        """Return the insertion of complete lines after line `line` (from 1)."""
+        """Return the edit that inserts complete lines after line `line` (from 1)."""
         text = "".join(f"{self.end}{added}" for added in new)
         return Edit(line, len(self.lines[line - 1]) + 1, 0, text)
 
