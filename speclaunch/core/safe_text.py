@@ -108,7 +108,7 @@ def _broken(found: re.Match[str]) -> str:
 
 
 HIDDEN = "***"
-"""Replaces a secret."""
+"""Text that replaces a secret."""
 
 _NO_PLACEHOLDER = (
     r"(?!(?i:[<\[{($*]|%[({]|\.\.|x{3}|change[-_ ]?me|your[-_ ]|example|placeholder|redacted|dummy"
@@ -330,7 +330,7 @@ _NO_SECRET = lazy(
     re.I,
 )
 _LEAST = 6
-"""Minimum length of a credential."""
+"""Minimum number of characters in a credential."""
 
 
 def is_literal_secret(text: str) -> bool:

@@ -33,8 +33,8 @@ SGLANG_VERSION = "0.5.23"
 """The default release."""
 
 TORCH = "torch==2.13.0"
-"""Installed in a separate step, which may use an index of CPU builds (``torch_index``), because
-PyPI's build includes CUDA (several gigabytes).
+"""Requirement for torch, which is installed in a separate step. The step may use an index of CPU
+builds (``torch_index``), because PyPI's build includes CUDA (several gigabytes).
 """
 
 REQUIREMENTS = _FILES / "requirements.txt"
@@ -99,7 +99,7 @@ class CpuEngine(Struct, frozen=True):
     home: Path
     """The home directory of speclaunch."""
     release: str = SGLANG_VERSION
-    """One of `RELEASES`."""
+    """The SGLang release of the engine, one of `RELEASES`."""
 
     @property
     def root(self) -> Path:

@@ -59,7 +59,7 @@ class Origin(Struct, frozen=True):
 
     provenance: FactSource
     where: str
-    """The directory or file; for the index and the hub, a description."""
+    """Directory or file of the facts; for the index and the hub, a description of the source."""
     read: str | None = None
     """Date on which the source was read (a repository's file or an index entry), YYYY-MM-DD."""
     revision: str | None = None

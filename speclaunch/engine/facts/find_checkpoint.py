@@ -66,7 +66,7 @@ class Sources(Struct, frozen=True):
 
 
 NOWHERE_ELSE = Sources()
-"""Only this machine's directories and caches."""
+"""No sources except this machine's directories and caches."""
 
 
 _COMMIT = lazy(r"[0-9a-f]{1,64}\Z")

@@ -339,7 +339,7 @@ def _network_errors() -> tuple[type[BaseException], ...]:
 
 _TENSOR_SECONDS = 120.0
 _FIRST_BYTES = 1 << 17
-"""Bytes of the first request for each file. Most headers are shorter."""
+"""Number of bytes that the first request for a weight file fetches. Most headers are shorter."""
 _MOST_FILES = 256
 _FILE = lazy(r"(?:[\w.-]{1,200}/){0,4}[\w.-]{1,200}\.safetensors\Z", re.ASCII)
 

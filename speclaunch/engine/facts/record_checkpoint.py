@@ -113,15 +113,15 @@ _NEEDLESS = lazy(
     r"_name_or_path|_commit_hash|id2label|label2id|task_specific_params|bad_words_ids"
     r"|generation_config|pruned_heads|finetuning_task"
 )
-"""Keys that no rule reads, and that are long or identify a machine."""
+"""Matches config keys that no rule reads, and whose values are long or identify a machine."""
 _SECRET = lazy(
     r"(?:^|_)(?:(?:api|access|auth|hub|hf|secret|private|bearer)_?(?:key|token)|secret"
     r"|password|passwd|credentials?)$",
     re.IGNORECASE,
 )
-"""Keys that contain secrets, but not `mask_token`."""
+"""Matches config keys whose values are secrets, but not `mask_token`."""
 _TOKEN = lazy(r"\b(?:hf|gh[a-z]|sk|glpat)[_-][A-Za-z0-9_-]{16,}")
-"""Prefixes of access tokens (the hub's and others), matched anywhere in a text."""
+"""Matches access tokens (the hub's and others) by their prefixes, anywhere in a text."""
 _MOST_DEPTH = 50
 MOST_HEADERS = 4
 """Maximum number of weight files whose headers are stored. Larger checkpoints list their tensors in

@@ -182,7 +182,7 @@ class TensorFacts(Protocol):
 
     @property
     def headers(self) -> Headers:
-        """Names, types and shapes."""
+        """Names, types and shapes of the tensors."""
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
         """Return the known contents by name. The more names, the less of each tensor is read."""
@@ -301,22 +301,22 @@ class StoredTensors(Struct, frozen=True):
     headers: Headers
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
-        """Return an empty mapping: no numbers are stored."""
+        """Return an empty mapping, because no numbers are stored."""
         del names
         return {}
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return None: no numbers are stored."""
+        """Return None, because no numbers are stored."""
         del name
         return None
 
     def fingerprint(self, name: str) -> bytes | None:
-        """Return None: no numbers are stored."""
+        """Return None, because no numbers are stored."""
         del name
         return None
 
     def row(self, name: str, number: int) -> Content | None:
-        """Return None: no numbers are stored."""
+        """Return None, because no numbers are stored."""
         del name, number
         return None
 

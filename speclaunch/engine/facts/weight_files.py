@@ -158,14 +158,15 @@ def _store(fresh: _Entries) -> None:
 
 
 MOST_HEADER_BYTES = 100_000_000
-"""The format's own limit: the engine's reader rejects a longer header (safetensors 0.4 and later,
-MAX_HEADER_SIZE).
+"""Maximum header size of the format. The engine's reader rejects a longer header (safetensors 0.4
+and later, MAX_HEADER_SIZE).
 """
 MOST_READ_BYTES = 32 << 20
-"""speclaunch's limit: room for about 250,000 tensors. The longest published headers use a tenth of
-that."""
+"""Maximum header size that speclaunch reads, with room for about 250,000 tensors. The longest
+published headers have a tenth of this size."""
 MOST_TENSORS = 200_000
-"""speclaunch's limit per file. A header with more tensors is not parsed."""
+"""Maximum number of tensors that speclaunch reads per file. A header with more tensors is not
+parsed."""
 _MOST_DIMENSIONS = 32
 METADATA = "__metadata__"
 
@@ -524,8 +525,7 @@ def _of_tokenizer(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _special_tokens(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield `bos_token` and similar tokens, and the additional lists. Each is a text, or an object
-    with one."""
+    """Yield the texts of `bos_token` and similar tokens, and of the additional lists."""
     values = [value for key, value in config.items() if key.endswith("_token")]
     for key in ("additional_special_tokens", "extra_special_tokens"):
         more = config.get(key)
