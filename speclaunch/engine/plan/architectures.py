@@ -34,7 +34,7 @@ class Architectures(Struct, frozen=True):
     """The architectures of one release, in sets by property, and their defaults."""
 
     requested: str
-    """Requested version."""
+    """Version that the caller requested."""
     version: str
     """Release that the data describes."""
     exact: bool
@@ -220,11 +220,11 @@ GROUPED = frozenset(
         "SolarForCausalLM",
     }
 )
-"""Models that require ranks to divide the heads (`total_num_heads % tp_size`), and the KV heads to
-divide evenly or to be replicated evenly, in their attention and `QKVParallelLinear` (0.4.6
-layers/linear.py, 0.5.23 layers/linear.py:1139). This is the same in 0.4.6.post5, 0.5.3, 0.5.9,
-0.5.16 and 0.5.23. Excludes models whose config counts heads differently, or whose layers differ in
-heads."""
+"""Models whose attention requires that ranks divide the heads (`total_num_heads % tp_size`), and
+that KV heads are split or replicated evenly among ranks (`QKVParallelLinear`, 0.4.6
+layers/linear.py, 0.5.23 layers/linear.py:1139). The requirement is the same in 0.4.6.post5, 0.5.3,
+0.5.9, 0.5.16 and 0.5.23. Excludes models whose config counts heads differently, or whose layers
+differ in heads."""
 LATENT = frozenset(
     {
         "DeepseekV2ForCausalLM",
@@ -239,8 +239,9 @@ LATENT = frozenset(
         "MiniCPM3ForCausalLM",
     }
 )
-"""Models that require ranks to divide only the heads (`num_heads % attn_tp_size`), because every
-rank has the complete latent KV cache (models/deepseek_v2.py and models that build on it)."""
+"""Models whose attention requires only that ranks divide the heads (`num_heads % attn_tp_size`),
+because every rank has the complete latent KV cache (models/deepseek_v2.py and models that build on
+it)."""
 _FULL = ("num_attention_heads", "num_key_value_heads")
 _HEADS_ALONE = (("num_attention_heads", None),)
 OTHER_HEADS: Mapping[str, tuple[tuple[str, str | None], ...]] = {

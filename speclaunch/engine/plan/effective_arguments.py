@@ -234,8 +234,8 @@ def _same(value: Any, other: Any) -> bool:
 
 
 class PlanDifference(Struct, frozen=True):
-    """An argument that differs between two plans. `before` or `after` is None if that version
-    lacks the argument."""
+    """An argument that differs between two plans. `before` or `after` is None if the version of
+    that plan lacks the argument."""
 
     name: str
     concern: Concern

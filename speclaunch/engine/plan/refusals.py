@@ -188,7 +188,7 @@ def _config_key(plan: Plan, name: str, part: str = "") -> Any:
 
 
 def _with_method(plan: Plan, entry: Any) -> Any:
-    """Return a `quantization_config`, to which `ModelConfig` adds ModelOpt's method."""
+    """Return a `quantization_config` after `ModelConfig` adds ModelOpt's method to it."""
     since = ">=0.5.9" if "quant_method" not in mapping(entry) else ">=0.5.10"
     if mapping(entry).get("quant_method") not in (None, "modelopt") or not plan.in_versions(since):
         return entry

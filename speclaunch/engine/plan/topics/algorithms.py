@@ -52,4 +52,5 @@ RUNNING = "max_running_requests"
 LIMITED = SPECULATIVE | EAGLE_FAMILY
 """Algorithms for which the engine limits the running requests if the user sets no limit."""
 WHEN_SPECULATING = 48
-"""Limit for `LIMITED` (0.5.23 arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384)."""
+"""Limit of running requests for the algorithms in `LIMITED` (0.5.23
+arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384)."""

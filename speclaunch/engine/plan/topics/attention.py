@@ -104,8 +104,9 @@ def _since(settings: Settings, rows: tuple[tuple[str, tuple[str, ...]], ...]) ->
 
 STRATEGY = "mamba_radix_cache_strategy"
 CHOSEN = ">=0.5.14"
-"""Releases that list the architectures (`engine/plan/architectures.py`) and choose a strategy
-(`_handle_mamba_radix_cache`, 0.5.23 arg_groups/overrides.py:446, 0.5.14 server_args.py:4338)."""
+"""Releases that list hybrid architectures (`engine/plan/architectures.py`) and choose a strategy
+for caching their states (`_handle_mamba_radix_cache`, 0.5.23 arg_groups/overrides.py:446, 0.5.14
+server_args.py:4338)."""
 BUFFERED = ("extra_buffer", "extra_buffer_lazy")
 """Strategies with a buffer in addition to the state cache."""
 AMD_DROPS_CACHE = ">=0.5.11"

@@ -88,24 +88,24 @@ def draft_in_pool(settings: Settings) -> bool:
 
 
 BALANCED = 0.9
-"""Minimum ratio of free memory between two ranks. The engine refuses to start below it (0.5.23
-distributed/bootstrap.py:445, 0.5.7 model_runner.py:788)."""
+"""Minimum ratio of free memory between two ranks. The engine refuses to start if the ratio is lower
+(0.5.23 distributed/bootstrap.py:445, 0.5.7 model_runner.py:788)."""
 BALANCE_CHECK = "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK"
 """Variable that disables the check of balanced memory if it is false (0.5.7 and later)."""
 NO_BALANCE_CHECK = "SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK"
 """Variable that disables the check of balanced memory if it is true (up to 0.5.17)."""
 OWN = 512
-"""MiB for the metadata of attention backends."""
+"""MiB reserved for the metadata of attention backends."""
 TOKEN = 1.5
-"""MiB of activations per prefill token."""
+"""MiB reserved for the activations of each prefill token."""
 FEWEST_TOKENS = 2048
 DECODE_GRAPH = 2
-"""MiB per request of the largest decode graph."""
+"""MiB reserved per request of the largest decode graph."""
 DECODE_GRAPH_RANK = 3
-"""MiB per request and DP attention rank, if the graph is no larger than `LARGE_GRAPH`."""
+"""MiB reserved per request and DP attention rank for a decode graph up to `LARGE_GRAPH`."""
 LARGE_GRAPH = 300
 DECODE_GRAPH_RANK_LARGE = 4.5
 PREFILL_GRAPH = 8
 """MiB reserved per prefill graph, regardless of the graph's size."""
 PREFILL_GRAPHS_LATENT = 1536
-"""MiB for all prefill graphs of a model with latent attention."""
+"""MiB reserved for all prefill graphs of a model with latent attention."""

@@ -19,7 +19,7 @@ VARIABLE = "SGLANG_ENABLE_SPEC_V2"
 SWITCH = "enable_beta_spec"
 FIRST_BY_VARIABLE = "0.5.4.post1"
 BY_SWITCH = f"<{FIRST_BY_VARIABLE}"
-"""Releases that do not read the variable: before 0.5.4.post1 (0.5.4 server_args.py:1296,
+"""Releases that do not read SGLANG_ENABLE_SPEC_V2: before 0.5.4.post1 (0.5.4 server_args.py:1296,
 0.5.4.post1 :1436)."""
 FIRST_BY_DEFAULT = "0.5.11"
 BY_DEFAULT = f">={FIRST_BY_DEFAULT}"
