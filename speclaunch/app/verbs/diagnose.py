@@ -269,7 +269,9 @@ def _run(name: str) -> Run:
 def _of_run(run: Run, engine: str | None) -> tuple[str, Diagnosis]:
     """Return log and diagnosis of a launch's last engine, from its journal. Raises InputError."""
     if run.log is None or not run.log.exists():
-        raise InputError(f"{run.name}: the engine's log does not exist")
+        raise InputError(
+            f"{run.name}: the engine's log does not exist", help="pass the path of a log file"
+        )
     attempt = run.attempts[-1]
     version = engine or run.header.engine.version or None
     code = attempt.get("exit_code") if attempt.get("ending") in _FAILED else None

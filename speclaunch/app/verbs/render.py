@@ -92,7 +92,10 @@ def _baseline(text: str) -> Baseline:
         cells = find_certificate(text).cells
         known = [c.candidate.accept_length for c in cells if c.candidate.accept_length is not None]
         if not known:
-            raise InputError(f"{text} has no acceptance length") from None
+            raise InputError(
+                f"certificate {text} has no acceptance length",
+                help="set tokens per verification, for example --acceptance 2.5",
+            ) from None
         length, source = min(known), f"the lowest of certificate {Path(text).name}"
     if not 1 <= length <= _MOST_LENGTH:
         raise InputError(

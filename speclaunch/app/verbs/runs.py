@@ -349,7 +349,7 @@ def _chosen(name: str | None) -> Run:
         return find_run(name)
     runs = all_runs()
     if not runs:
-        raise InputError("no recorded launch")
+        raise InputError("no recorded launch", help="start a launch: speclaunch recipe=NAME")
     return ([run for run in runs if run.holder is not None] or runs)[-1]
 
 

@@ -70,7 +70,10 @@ def new_run_dir(recipe: Recipe) -> Path:
                 help="choose a directory: launch.log_dir=…, or SPECLAUNCH_HOME",
             ) from error
         return path
-    raise LaunchError(f"cannot create a directory for this launch in {parent}")
+    raise LaunchError(
+        f"cannot create a directory for this launch in {parent}",
+        help="choose another directory: launch.log_dir=…",
+    )
 
 
 def engine_argv(prepared: Prepared, secrets_file: Path | None) -> list[str]:

@@ -262,7 +262,10 @@ class EngineProcess:
             self.exit_code = int(message["exit"])
         elif "error" in message:
             self.exit_code = 127
-            raise LaunchError(f"cannot run the engine's interpreter: {message['error']}")
+            raise LaunchError(
+                f"cannot run the engine's interpreter: {message['error']}",
+                help="set another interpreter: engine.python=/path/to/python",
+            )
 
     def _lost(self) -> None:
         """Kill a lost or hanging guard and everything it started."""

@@ -314,7 +314,7 @@ def free_port() -> int:
             probe.bind(("127.0.0.1", port))
             _returned.add(port)
             return port
-    raise LaunchError("no port is free for an engine")
+    raise LaunchError("no port is free for an engine", help="set a port: args.port=…")
 
 
 def _first_outgoing() -> int:
