@@ -90,8 +90,8 @@ NETWORK: tuple[KnownCause, ...] = (
     known(
         name="nccl-failed",
         title="the communication between GPUs failed",
-        meaning="NCCL failed: shared memory, the fabric, an incompatible driver, or a GPU that "
-        "another error took down.",
+        meaning="NCCL failed. Possible causes: shared memory, the fabric, an incompatible driver, "
+        "or a GPU that failed with another error.",
         remedy="Run again with NCCL_DEBUG=INFO to see what failed.\n"
         "In a container: --ipc=host or a larger --shm-size.\n"
         "As a test: NCCL_P2P_DISABLE=1, {disable_custom_all_reduce}.",

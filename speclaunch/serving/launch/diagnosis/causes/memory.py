@@ -190,8 +190,8 @@ POOL: tuple[KnownCause, ...] = (
     known(
         name="weights-exceed-fraction",
         title="mem_fraction_static is too low: the weights use all of it",
-        meaning="It covers weights and KV pool, but leaves nothing for the pool. From "
-        f"{FIRST_IN_POOL} the draft's weights count too.",
+        meaning="The fraction covers weights and KV pool, but leaves nothing for the pool. From "
+        f"{FIRST_IN_POOL} on, it also covers the draft's weights.",
         remedy="Raise {mem_fraction_static} above the value that the line names.\n"
         "Or make the weights smaller: {tp_size}, {quantization}, a smaller draft.",
         memory=True,
@@ -270,8 +270,9 @@ POOL: tuple[KnownCause, ...] = (
     known(
         name="pool-exceeds-gpu",
         title="the KV pool is larger than the free GPU memory",
-        meaning="Memory ran out while the pool or the buffers right after it were allocated: "
-        "other processes, fragmentation, or a mem_fraction_static that leaves too little.",
+        meaning="Memory ran out while the pool or the buffers right after it were allocated. "
+        "Possible causes: other processes, fragmentation, or a mem_fraction_static that is too "
+        "high.",
         remedy="Lower {mem_fraction_static}.\nCheck for other processes on the GPU.",
         memory=True,
         directions={"mem_fraction_static": Direction.LOWER},
@@ -353,10 +354,9 @@ WEIGHTS: tuple[KnownCause, ...] = (
     known(
         name="weights-do-not-fit",
         title="the weights do not fit in GPU memory",
-        meaning="Memory ran out while weights were loaded, before the pool: "
-        "mem_fraction_static does not matter yet, and no value of it helps. From "
-        f"{FIRST_IN_POOL} the same holds for the draft's weights, which are loaded before the "
-        "pool.",
+        meaning="Memory ran out while weights were loaded, before the pool was allocated, so no "
+        f"value of mem_fraction_static helps. From {FIRST_IN_POOL} on, the draft's weights are "
+        "also loaded before the pool.",
         remedy="Spread the model over more GPUs: {tp_size}.\nOr load it in fewer bits: "
         "{quantization}, or a quantized checkpoint.\nOr use a smaller draft, or a "
         "smaller model.\nCheck for other processes on the GPU first: `nvidia-smi`.",
