@@ -121,7 +121,7 @@ def read_stream(stream: BinaryIO, limit: int = MAX_BYTES, seconds: float = STREA
     while size <= limit:
         left = ends - time.monotonic()
         if not is_terminal and (left <= 0 or not select.select([handle], [], [], left)[0]):
-            raise TimeoutError(errno.ETIMEDOUT, f"no end after {seconds:g} s", name)
+            raise TimeoutError(errno.ETIMEDOUT, f"no end of input after {seconds:g} s", name)
         data = os.read(handle, min(limit + 1 - size, _CHUNK))
         if not data:
             return b"".join(parts)

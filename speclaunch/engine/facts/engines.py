@@ -56,7 +56,8 @@ def names(text: str) -> tuple[str, ...]:
     empty."""
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not found:
-        raise InputError(Problem("--engine names no version"))
+        remedy = f"name a release, such as --engine {held_versions()[-1]}"
+        raise InputError(Problem("--engine names no version", help=remedy))
     return found
 
 

@@ -129,7 +129,9 @@ def _visible(library: Any, environment: Mapping[str, str]) -> list[int]:
     found: list[int] = []
     for entry in (part.strip() for part in setting.split(",")):
         if entry.startswith("MIG-"):
-            raise _NotVisibleError("CUDA_VISIBLE_DEVICES names a slice of a GPU (MIG)")
+            raise _NotVisibleError(
+                "CUDA_VISIBLE_DEVICES names a slice of a GPU (MIG), which is not probed"
+            )
         known = [
             i for i, uuid in enumerate(ids) if entry.startswith("GPU-") if uuid.startswith(entry)
         ]

@@ -379,7 +379,7 @@ def _files(hub: HubClient) -> list[str]:
         raise HubRefusedError(f"its index names {len(files)} files, more than {_MOST_FILES}")
     for file in files:
         if not _FILE.match(file) or ".." in PurePosixPath(file).parts:
-            raise HubRefusedError(f"its index names {file[:80]!r}: not a weight file")
+            raise HubRefusedError(f"its index names {file[:80]!r}, which is not a weight file")
     return files
 
 

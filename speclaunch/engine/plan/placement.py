@@ -131,7 +131,10 @@ def local_gpus(plan: Plan) -> tuple[int, ...]:
     stages = max(pp // nodes, 1)
     tensor = max(tp // max(nodes // pp, 1), 1)
     if stages * tensor * replicas > _MOST_LOCAL_RANKS:
-        raise UnknownValueError(f"{stages * tensor * replicas} ranks are too many for one machine")
+        number = stages * tensor * replicas
+        raise UnknownValueError(
+            f"{number} ranks exceed the limit of {_MOST_LOCAL_RANKS} per machine"
+        )
     return tuple(
         base + replica * tp * pp * step + stage * tensor + rank * step
         for replica in range(replicas)

@@ -97,5 +97,5 @@ def test_a_stream_ends_at_its_limits() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as pipe, os.fdopen(writing, "wb") as other:
         os.write(other.fileno(), b"ab")
-        with pytest.raises(TimeoutError, match="no end after"):
+        with pytest.raises(TimeoutError, match="no end of input after"):
             read_stream(pipe, seconds=0.01)
