@@ -248,7 +248,7 @@ def prove_requests(options: ProveOptions, ours: LaunchedSide, plain: LaunchedSid
         out_lines().print(f"starts:   2, both at once: {ours.name}; {plain.name}")
         out_lines().print(f"fields:   {', '.join(field.name for field in FIELDS)}")
         return ExitCode.CLEAN
-    # both servers identify a contract, as they do a proof without questions
+    # a contract is identified by both servers, as a proof without prompts
     task = Task(ours, plain, (), (), 0)
     key = unfinished_work.digest([task.key, [field.name for field in FIELDS]])
     name = ours.prepared.recipe.deployment.name

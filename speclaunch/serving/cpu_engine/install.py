@@ -349,7 +349,7 @@ class Installation(Struct, frozen=True):
             report(source.notice, StepState.NOTE)
         self._require_disk(source.disk_bytes)
         options: list[str | Path] = [*source.options]
-        if "--no-deps" not in options:  # the GPU build: its CUDA libraries are other packages
+        if "--no-deps" not in options:  # the GPU build: its CUDA libraries are separate packages
             options += ["--constraint", REQUIREMENTS]
         report(f"{source.requirement} from {source.where}")
         return self._pip("torch", TORCH, [*options, source.requirement], report)

@@ -290,7 +290,7 @@ class EngineGuard:
             self._deadline = time.monotonic() + self._grace
             try:
                 # Only the parent: it drains requests and ends its children. Signaled together they
-                # take each other for crashed (measured on 0.5.23: exit -9 instead of 0).
+                # consider each other crashed (measured on 0.5.23: exit -9 instead of 0).
                 os.kill(self._pid, signal.SIGTERM)
                 os.kill(self._pid, signal.SIGCONT)
             except ProcessLookupError:

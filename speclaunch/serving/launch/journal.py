@@ -137,7 +137,7 @@ class Journal:
 
     def __init__(self, directory: Path, header: JournalHeader, secrets: Sequence[str]) -> None:
         """Begin a journal (see docs/reference/runs.md)."""
-        import psutil  # noqa: PLC0415 - a launch alone needs it, not who reads journals
+        import psutil  # noqa: PLC0415 - only launches need it, not readers of journals
 
         self.directory = directory
         self.error: str | None = None
@@ -356,7 +356,7 @@ def settings_key(deployment: Deployment, version: str, hardware: Hardware | None
     spelling of an argument, the recipe's name, secrets and addresses have no effect.
     """
     from speclaunch.core import is_secret_variable  # noqa: PLC0415
-    from speclaunch.engine import (  # noqa: PLC0415 - who remembers has the key
+    from speclaunch.engine import (  # noqa: PLC0415 - few commands compute keys
         canonical,
         is_secret_argument,
     )

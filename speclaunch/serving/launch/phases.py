@@ -55,7 +55,7 @@ class PhaseTracker(Struct):
 
     def _take(self, line: LogLine, now: float) -> bool:
         if re.search(r"[1-9]", line.rank):
-            return False  # of another rank than the first
+            return False  # of a rank other than the first
         match mark_of(line.text):
             case LogMark.ARGUMENTS, _:
                 self.enter(Phase.SCHEDULER, now)
@@ -111,7 +111,7 @@ def _drawn(bar: ProgressBar) -> tuple[str, str, str]:
 #
 # - shards: `Loading safetensors|pt|np_cache checkpoint shards` (0.4.6 on), `Multi-thread loading
 #   [pt checkpoint] shards` (0.4.8.post1 on);
-# - groups of files, one a rank: `… using Fastsafetensor loader` (0.5.7 on);
+# - groups of files, one per rank: `… using Fastsafetensor loader` (0.5.7 on);
 # - tensors: `… using Runai Model Streamer` (0.4.6 on), `… using InstantTensor` (0.5.22 on);
 # - anything else by its own name: `Capturing batches (bs=…)`, `DeepGEMM warmup`, `Fetching 4
 #   files`.

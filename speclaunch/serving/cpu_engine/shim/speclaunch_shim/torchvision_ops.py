@@ -1,4 +1,4 @@
-# ruff: noqa: PLC0415 (torch is there by the time torchvision is imported)
+# ruff: noqa: PLC0415 (torch is imported before torchvision)
 """Declare the two operators that torchvision's Python code requires.
 
 PyPI's torchvision is the CUDA build. On a CPU torch its compiled library cannot be loaded, so

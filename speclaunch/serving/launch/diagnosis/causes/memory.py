@@ -118,7 +118,7 @@ def allocation(message: str) -> dict[str, float]:
     return {"asked_gib": round(requested, 4), "free_gib": round(free, 4)}
 
 
-def stage(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one line a stage
+def stage(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one line per stage
     """Return the stage of the failure, from the traceback if possible, otherwise from the
     milestones.
     """
@@ -150,7 +150,7 @@ def _loading(failure: LogFailure) -> StartStage:
     return StartStage.WEIGHTS
 
 
-def _by_milestones(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one line a stage
+def _by_milestones(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one line per stage
     if failure.served or failure.phase in (Phase.WARM_UP, Phase.READY):
         return StartStage.FORWARD
     match failure.last:
