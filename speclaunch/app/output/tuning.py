@@ -148,7 +148,7 @@ def show_outcome(console: Console, found: TuningOutcome) -> None:
         console.print(text, style=style)
 
     for setting, why in found.failed.items():
-        say(f"not measured: {setting}: {why}", "dim")
+        say(f"not measured: {setting} ({why})", "dim")
     say(f"ended: {found.ended}; {found.starts} starts", "dim")
     say(_sentence(found))
     if found.verdict is not None and found.verdict.compared and found.compared_starts == 1:

@@ -213,7 +213,9 @@ def _show(before: str, after: str, file: str, hidden: tuple[str, ...]) -> None:
     shown = shown_diff(before, after, file, hidden)
     show_patch(shown)
     if not shown.hidden and not shown.context:
-        note = "context lines with secrets are omitted: apply with git apply --unidiff-zero"
+        note = (
+            "context lines with secrets are omitted; apply the patch with git apply --unidiff-zero"
+        )
         err().print(note)
 
 

@@ -464,7 +464,7 @@ def _compared(
     due = [step for step in steps(schedule) if not step.is_done(rounds)]
     lines = err_lines()
     names = ", ".join(str(setting) for setting in best)
-    lines.print(f"comparing with the recipe's own: {names}; {len(due)} rounds")
+    lines.print(f"comparing with the recipe's own setting: {names}; {len(due)} rounds")
     if not due:
         return rounds
     generator = _generator(side, stored.directory)

@@ -49,14 +49,14 @@ class RestartPolicy(Struct):
         restart it. `now`: monotonic seconds (`time.monotonic`).
         """
         if not self.enabled:
-            return "it is not restarted (launch.restart.policy)"
+            return "launch.restart.policy prevents a restart"
         window, limit = self.settings.window_seconds, self.settings.limit
         self._endings = [ending for ending in self._endings if now - ending <= window] + [now]
         count = len(self._endings)
         if count > limit:
             return (
-                f"it has ended {count} times within {window:g} s; it is not restarted"
-                f" (launch.restart.limit is {limit})"
+                f"the engine has ended {count} times within {window:g} s, and"
+                f" launch.restart.limit is {limit}"
             )
         doubled: float = self.settings.first_delay_seconds * 2 ** min(count - 1, 32)
         return min(doubled, self.settings.longest_delay_seconds)

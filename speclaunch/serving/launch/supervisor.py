@@ -440,7 +440,7 @@ class _Run:
         if self._seconds > limit:
             return self._stop(
                 Ending.FAILED,
-                f"not ready after {limit:g} s (launch.ready_timeout_seconds); last "
+                f"the engine was not ready after {limit:g} s (launch.ready_timeout_seconds); last "
                 f"phase: {self._tracker.current.phase.value}",
             )
         return None
