@@ -46,7 +46,7 @@ LOCAL = ("basic", "joblib", "submitit_local")
 
 
 class JobVerdict(StrEnum):
-    """Result of a job."""
+    """Verdict on a job."""
 
     SERVED = "served"
     """The engine started, generated, and used the requested speculation."""
@@ -117,7 +117,7 @@ class Job(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """Result of a job."""
+    """Row of the sweep's table: the result of one job."""
 
     key: str
     verdict: JobVerdict

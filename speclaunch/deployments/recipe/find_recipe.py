@@ -70,7 +70,7 @@ def is_lock_file(path: Path | str) -> bool:
 
 
 def recipe_of_lock(path: str) -> str | None:
-    """Return the recipe next to a lock, by the lock's file name; None if it does not exist.
+    """Return the recipe next to a lock, by the lock's file name; None without that recipe.
 
     A role's lock is called NAME.ROLE.lock.yaml.
     """

@@ -357,7 +357,7 @@ class Recipe(Struct, frozen=True):
         return self.provenance.find(keys) or Place(str(self.path))
 
     def require_environment(self) -> None:
-        """Raise InputError if values need unset variables; it lists all of them."""
+        """Raise InputError with every value that needs an unset variable."""
         if self.unset:
             raise InputError(
                 Problem(

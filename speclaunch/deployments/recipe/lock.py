@@ -96,7 +96,7 @@ class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_d
 
     format: int = FORMAT
     recipe: str
-    """File name of its recipe in the same directory, or name of a shipped recipe."""
+    """File name of the recipe in the lock's directory, or name of a shipped recipe."""
     role: str | None = None
     """Role; None for a recipe without roles."""
     overrides: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ class LockSubject(StrEnum):
 
 
 class LockDifference(Struct, frozen=True):
-    """Difference from a lock."""
+    """Difference between a lock and the current deployment."""
 
     subject: LockSubject
     name: str

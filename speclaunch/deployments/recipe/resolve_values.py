@@ -290,7 +290,7 @@ def resolve(raw: Any) -> Any:
 
 
 def _decode(text: str | None) -> Any:
-    """Resolve `oc.decode`. OmegaConf's own resolver would fail on a variable's mark."""
+    """Return the result of `oc.decode`. OmegaConf's own fails on a variable's mark."""
     if text is None or _MARKS.search(text):
         return text
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")

@@ -273,7 +273,7 @@ _FLOORS = DEFAULT_LIMITS.floors
 
 
 class Floors(Section):
-    """Lower bounds for recovery."""
+    """Lower bounds of the settings that recovery reduces."""
 
     mem_fraction_static: float = Field(default=_FLOORS.mem_fraction_static, gt=0, lt=1)
     cuda_graph_max_bs_decode: int = Field(default=_FLOORS.cuda_graph_max_bs_decode, ge=1)
@@ -284,7 +284,7 @@ class Floors(Section):
 
 
 class RecoveryLimits(Section):
-    """Upper bounds for recovery."""
+    """Upper bounds of the settings that recovery changes."""
 
     mem_fraction_static: float = Field(default=DEFAULT_LIMITS.most_fraction, gt=0, lt=1)
     """Lower this limit if something else needs the GPU, such as training next to the rollout."""
@@ -334,7 +334,7 @@ class Recovery(Section):
 
 
 def _overlay(value: Any, _validator: object) -> Any:
-    """Accept a section of a role; it is checked after the merge with the shared section."""
+    """Return a role's section; its keys are checked after the merge with the shared section."""
     if value is None or isinstance(value, dict):
         return value
     raise PydanticCustomError("dict_type", "expected `key: value` lines below it")

@@ -176,7 +176,7 @@ class Key(Struct, frozen=True, dict=True):
     """Key of a section: a row of the table."""
 
     kind: str
-    """Kind of its values: a key of `_KINDS`."""
+    """Kind of the values: a key of `_KINDS`."""
     written_default: Any
     """Default as written in a recipe. Null: the key may be null; `...`: the key is required."""
     parameter: Any = None

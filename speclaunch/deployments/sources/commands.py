@@ -177,7 +177,7 @@ def _without_option(word: Field, before: Sequence[Field]) -> Field:
 
 
 def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
-    """Move X in ``docker run --entrypoint X IMAGE args`` after IMAGE, as Docker runs ``X args``."""
+    """Return the words; X of ``docker run --entrypoint X IMAGE args`` moves after IMAGE."""
     if not any(word.text.startswith("--entrypoint") for word in words):
         return words
     wrapping = read_wrappers(words)

@@ -529,7 +529,7 @@ class _NotebookReader(ReadingBuilder):
                     self._script(text, seen)
 
     def _program(self, source: SourceText) -> tuple[Invocation, ...]:
-        """Read a cell as a program, without IPython's lines."""
+        """Add and return the servers of a cell, read as a program without IPython's lines."""
         from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
         text = _MAGIC.sub(lambda line: " " * len(line[0]), source.text)

@@ -184,7 +184,7 @@ def _replaced(name: str, value: str) -> str | None:
 
 
 def _section(section: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
-    """Replace the options for a section of a file with `--config` and an unknown file."""
+    """Return `words` with an unknown `--config` file for `section`; nothing is dropped."""
     texts = [word.text.partition("=")[0] for word in section]
     for option, key in _SECTIONS.items():
         if option not in texts or key not in texts:

@@ -217,9 +217,9 @@ def _merge(found: EffectiveWords, config: ConfigFile, place: Place, catalogue: C
 def _without_strays(
     found: EffectiveWords, catalogue: Catalogue, strays: Collection[str] = ()
 ) -> tuple[Word, ...]:
-    """Remove unknown tokens that are not the value of a flag: `...`, `"$@"`, `$EXTRA_ARGS`.
+    """Return the tokens without unknown tokens that are not a flag's value: `...`, `"$@"`.
 
-    They may expand to any number of arguments, including none. `strays`: see `settled`.
+    The latter may expand to any number of arguments, including none. `strays`: see `settled`.
     """
     remaining: list[Word] = []
     room = 0

@@ -242,7 +242,7 @@ def marked(pieces: tuple[WordPiece, ...], why: str) -> tuple[WordPiece, ...]:
 
 
 def with_pattern(field: Field) -> Field:
-    """Mark a file name pattern as unknown, because it is not expanded."""
+    """Return the field; a file name pattern is not expanded and marked as unknown."""
     if field.unknown is None and any(
         not piece.quoted and piece.exact and ("*" in piece.text or "?" in piece.text)
         for piece in field.pieces

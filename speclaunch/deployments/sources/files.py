@@ -242,7 +242,7 @@ def read_template(text: str, shown: str, kind: str) -> Reading:
 
 
 def _read_plain(text: str, shown: str) -> Reading:
-    """Read a text with a text suffix: prose that contains commands, or a script."""
+    """Return the servers in a text with a text suffix: prose with commands, or a script."""
     if text.startswith("#!"):
         return read_shell(text, shown)
     reading = read_markdown(text, shown)

@@ -585,7 +585,7 @@ def run(
     *,
     strict: bool = False,
 ) -> Reading:
-    """Read a script. Raise InputError if it is unreadable.
+    """Return the commands of a script. Raise InputError if it is unreadable.
 
     `strict`: report syntax errors, because bash gets the text unchanged.
     """

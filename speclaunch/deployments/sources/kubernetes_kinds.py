@@ -354,7 +354,7 @@ _ITEMS = ("roles", "components", "replicatedJobs", "tasks", "workerGroupSpecs", 
 
 
 def _other(owner: Owner, site: Site, spec: Entries, document: Document) -> Owner:
-    """Return the owner for an unknown kind. The nearest item with a name is its role."""
+    """Return the owner for an unknown kind, whose role is the nearest item with a name."""
     item = below(site, *_ITEMS)
     name = nodes.text(item.get("name"))
     replicas = count(item, "replicas", document) if item else count(spec, "replicas", document)

@@ -47,7 +47,7 @@ from speclaunch.engine import history, name_of
 
 _ENGINES = frozenset({"Engine", "RayEngine", "ServerArgs", "Runtime"})
 _DIFFUSION = "sglang.multimodal_gen"
-"""Package with its own `ServerArgs`."""
+"""SGLang's package for image models, with a separate `ServerArgs`."""
 _OF_THE_ENGINE = frozenset({"placement_group", "stat_loggers", "custom_sigquit_handler"})
 """Parameters of `RayEngine` itself (srt/ray/engine.py), and `ServerArgs` fields without a flag."""
 _PACKAGES = frozenset({"sgl", "sglang"})

@@ -206,7 +206,7 @@ class VllmOption(Struct, frozen=True):
     word: Word
     values: tuple[Word, ...]
     is_glued: bool = False
-    """True if its value follows a `=`."""
+    """True if the option's value follows a `=`."""
 
 
 def read_options(words: Sequence[Word]) -> tuple[Word | None, list[VllmOption]]:

@@ -353,7 +353,7 @@ class Dialect:
     """Syntax of a file's texts and variables; `variables` collects the required variables."""
 
     escaped = "$$"
-    """A literal dollar sign."""
+    """Escaped form of a dollar sign."""
 
     def __init__(self) -> None:
         self.variables: dict[str, None] = {}

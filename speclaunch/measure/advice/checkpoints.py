@@ -210,7 +210,7 @@ class ComparedFacts(Struct, frozen=True):
 
 
 def check(folder: Path, today: date, *, update: bool = False) -> Iterator[ComparedFacts]:
-    """Compare every file of a folder with the hub; `update` rewrites stale files."""
+    """Yield the comparison of each file of a folder with the hub; `update` rewrites stale files."""
     for name in stored_names(folder):
         yield _check(folder, name, today, update=update)
 

@@ -118,7 +118,7 @@ def settle(
     rules: Iterable[Rule] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> SettledArguments:
-    """Apply the fixes of the rules, one at a time, until none is left or applicable.
+    """Return the arguments after the rules' fixes, applied one by one until none is applicable.
 
     A fix that changes the algorithm, draft or target is not applied.
     """
@@ -532,8 +532,8 @@ def _supported(
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     """Return the changes for the best supported memory fraction, and their reasons.
 
-    Prefers the engine's own fraction, then a fraction certain to work, if it gives about as many KV
-    tokens as the fraction likely to work.
+    Prefers the engine's own fraction, then a fraction certain to work. Either must give about as
+    many KV tokens as the fraction likely to work.
     """
     others = {name: value for name, value in found.changes.items() if name != FRACTION}
     why = {name: f"to fit: {WHY.get(name, 'less memory')}" for name in others}

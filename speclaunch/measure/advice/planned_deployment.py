@@ -474,7 +474,7 @@ def planned(
     inherited: Mapping[str, str] | None = None,
     asker: EngineQuerier | None = None,
 ) -> PlannedDeployment:
-    """Look up facts, resolve the plan, compute memory, and run the rules and the engine check.
+    """Return the plan of a recipe with its memory, findings, command and engine check.
 
     Raises NoJudgeError if the engine check is required but cannot run.
     """

@@ -153,7 +153,7 @@ class MeasuredEngine:
 
     @property
     def lives(self) -> bool:
-        """True if its speclaunch process is running."""
+        """True if the speclaunch process of the engine is running."""
         return self._process.poll() is None
 
     def is_gone(self, seconds: float = _DYING_SECONDS) -> bool:

@@ -192,7 +192,7 @@ class CertificateDocument(Struct, frozen=True, kw_only=True):
     """Time of the last round; null if unknown."""
     hardware: str | None
     sides: tuple[SideRecord, ...]
-    """Candidate first."""
+    """Both sides, the candidate first."""
     caveats: tuple[str, ...] = ()
     """Limits of the result: with simulated acceptance nothing is proven."""
     stops_paying: tuple[StopRecord, ...] = ()
@@ -213,7 +213,7 @@ class CertificateDocument(Struct, frozen=True, kw_only=True):
 
     @property
     def holds_starts(self) -> bool:
-        """True if its intervals include variation between starts, or both servers already ran."""
+        """True if the intervals include variation between starts, or both servers already ran."""
         return self.starts > 1 or all(side.url is not None for side in self.sides)
 
     def __post_init__(self) -> None:

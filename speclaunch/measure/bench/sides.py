@@ -198,7 +198,7 @@ def baseline(
 
 
 def _plain(words: Sequence[str], candidate: LaunchedSide, options: SideOptions) -> LaunchedSide:
-    """Return the same deployment without speculation."""
+    """Return the candidate's deployment without speculation."""
     if not candidate.expected.speculates:
         raise InputError(
             f"{candidate.prepared.recipe.deployment.name} does not speculate",

@@ -68,7 +68,7 @@ def statistic(ours: Counter[Hashable], total: Counter[Hashable], own: int, other
 
 
 def compared(pairs: Sequence[SamplePair], *, draws: int = 2000, seed: int = 1) -> Drawn:
-    """Run the test over all prompts.
+    """Return the result of the sample test over all prompts.
 
     The test ends early after `_ENOUGH` draws at least as extreme (Besag and Clifford 1991: the
     probability remains exact). Raises ValueError if a prompt lacks answers of a server, or if

@@ -194,7 +194,7 @@ class ReleaseRecipe(Struct, frozen=True):
             return load(str(self.path), self.overrides, self.config_dirs)
 
     def prepared(self, recipe: Recipe | None = None) -> Prepared:
-        """Return the recipe or one role, prepared but not started. Raises InputError."""
+        """Return `recipe` (or the migrated recipe), prepared but not started. Raises InputError."""
         found = recipe or self.load()
         return prepare(found, None if self._is_pinned else self.version, dry_run=True)
 

@@ -80,7 +80,7 @@ def most_starts(releases: int) -> int:
 
 
 class SearchOutcome(StrEnum):
-    """End of a search."""
+    """Outcome of a search."""
 
     FOUND = "found"
     GOOD_IS_BAD = "good is bad"
@@ -267,7 +267,7 @@ def _exits(
     server: CheckedServer,
     reference: ReleaseAnswers | None,
 ) -> Evaluation:
-    """Run a command like `git bisect run`, in its own process group and without a shell.
+    """Return the result of a command like that of `git bisect run`, run without a shell.
 
     Raises LaunchError if the command does not exist or a signal ends it.
     """

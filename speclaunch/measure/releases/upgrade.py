@@ -281,7 +281,7 @@ class DeploymentUpgrade(Struct, frozen=True):
     steps: tuple[str, ...] = ()
     """Changes to the file, as `migrate` reports them."""
     comparison: PlanComparison | None = None
-    """None if a setting has no counterpart in the target release, or the file is unreadable."""
+    """Both plans; None if a setting has no counterpart or the file is unreadable."""
 
     @property
     def verdict(self) -> UpgradeVerdict:

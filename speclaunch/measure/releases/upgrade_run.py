@@ -99,7 +99,7 @@ def run_releases(
 def run_release(
     found: ReleaseRecipe, stored: StoredUpgrade, seconds: float, say: Say
 ) -> ReleaseRun:
-    """Start a release, query the fixed prompts, check the contract, and stop the release."""
+    """Return the run of a release: start it, query the fixed prompts, check the contract, stop."""
     runs, folder = stored.progress.runs, stored.directory
     say(f"starting SGLang {found.version}")
     try:

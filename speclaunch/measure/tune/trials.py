@@ -91,7 +91,7 @@ def measure_setting(
     generator: Measuring,
     protocol: Protocol,
 ) -> TrialStart:
-    """Start the engine, measure its rounds, and stop it. Raises LaunchError."""
+    """Return the trials of one engine start; the engine is then stopped. Raises LaunchError."""
     began = time.monotonic()
     engine = start(order)
     try:
