@@ -62,10 +62,7 @@ def querier_for(
 
 
 def identity(asker: EngineQuerier | None) -> tuple[str, ...]:
-    """Return what the results of an engine check depend on, for cache keys: the mode and judges.
-
-    Empty if no engine is queried.
-    """
+    """Return the mode and judges of an engine check, for cache keys; empty without queries."""
     if asker is None:
         return ()
     from speclaunch.checks.engine_check.installed_judges import all_judges  # noqa: PLC0415
@@ -74,5 +71,5 @@ def identity(asker: EngineQuerier | None) -> tuple[str, ...]:
 
 
 def interpreter(python: str | None) -> Path | None:
-    """Return `python` if it is the path of an interpreter; None for a name, or without it."""
+    """Return `python` as a path; None if it is a name or not set."""
     return Path(python) if python is not None and "/" in python else None

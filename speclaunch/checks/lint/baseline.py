@@ -40,9 +40,9 @@ BY_MESSAGE = "1:"
 _MOST_BYTES = 64 << 20
 _TEXTS = ("code", "path", "message", "fingerprint")
 _OLD_MESSAGES = Path(__file__).parent / "data" / "texts_1.json"
-"""Messages of the release that wrote format 1, by rule: texts with `{}` for variable parts, and the
-arguments of each (null: known only when the rule runs). A finding whose message fits none of its
-rule's texts was reworded since; it is matched by its arguments."""
+"""Messages of the release that wrote format 1, by rule: each text has `{}` for its variable parts,
+and its arguments (null: known only when the rule runs). A finding that fits none of its rule's
+texts was reworded since then, and is matched by its arguments."""
 
 
 class Covered(Struct, frozen=True):
@@ -53,7 +53,7 @@ class Covered(Struct, frozen=True):
 
     @property
     def inside(self) -> list[str]:
-        """A path inside each of `paths`; the path need not exist."""
+        """Each file of `paths`, and for each directory a path in it, which need not exist."""
         return [str(Path(path, "x")) if Path(path).is_dir() else path for path in self.paths]
 
     def holds(self, entry: KnownFinding, folder: str) -> bool:
@@ -102,7 +102,7 @@ def without_known(
 def _known_findings(
     entries: Mapping[str, KnownFinding], findings: Sequence[Finding], folder: str
 ) -> dict[int, str]:
-    """Return the fingerprints of known findings by object id."""
+    """Return the fingerprint of each finding that is in the baseline, by object id."""
     known = {
         identity: mark for identity, mark in _named(findings, folder).items() if mark in entries
     }

@@ -1,10 +1,9 @@
 """Cache of lint results, valid while every input of a result is unchanged.
 
-An entry is a small file, named by a digest of the known inputs: the bytes of the linted file, the
-options, the working directory, and this installation. It lists everything read during the lint
-(`speclaunch/core/reads/`) and is valid only while that is unchanged. An entry that is damaged, or
-owned by another user, is treated as missing. Failed writes are ignored. The installed engine is
-also cached.
+An entry is a small file, named by a digest of the known inputs: the linted file, the options, the
+working directory, and this installation. It lists everything else that was read
+(`speclaunch/core/reads/`) and is valid only while that is unchanged. A damaged entry, or one of
+another user, is treated as missing. Failed writes are ignored. The installed engine is also cached.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _BROKEN = (
 
 
 class Cache:
-    """Entries in one folder for one environment and set of options."""
+    """Cached results in one folder, for one environment and set of options."""
 
     def __init__(self, folder: str, circumstances: str, now: Now) -> None:
         self._files = EntryFiles(folder, _MOST_BYTES, _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER)
@@ -61,7 +60,7 @@ class Cache:
         self.shipped = tuple(f"{directory}{os.sep}" for directory in resources.shipped())
 
     def name(self, *parts: bytes) -> str:
-        """Return the key for the known inputs."""
+        """Return the cache key for the inputs `parts`."""
         inputs = (self._circumstances.encode(), *parts)
         return digest(b"".join(b"%d:%b" % (len(part), part) for part in inputs))
 
@@ -83,7 +82,7 @@ class Cache:
         looked: Reads,
         is_safe: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """Cache a value if its reads can be repeated.
+        """Cache a value, unless a read in `looked` cannot be repeated.
 
         `is_safe` returns True if a text may be stored.
         """
@@ -151,7 +150,7 @@ def installed_engine() -> str | None:
 
 
 def remembered_engine(cache: Cache | None) -> str | None:
-    """Return the installed engine, or None; search only without a valid cache entry."""
+    """Return the installed engine's catalogue, cached if possible; None if there is none."""
     name = cache.name(b"installed engine") if cache is not None else ""
     if cache is not None:
         cached = cache.get(name)

@@ -73,8 +73,7 @@ class Ignore(Struct):
 
 
 def read_ignores(text: str, path: str, commands: Sequence[Extent] = ()) -> list[Ignore]:
-    """Return the ignore comments of a file in order. `commands`: the lines of each command in
-    it."""
+    """Return the ignore comments of a file in order. `commands`: the lines of its commands."""
     if "speclaunch:" not in text:
         return []
     lines = [line.removesuffix("\r") for line in text.split("\n")]
@@ -172,8 +171,8 @@ def _complaints(
 
 
 def read_elsewhere(findings: Iterable[Finding], path: str) -> list[Ignore]:
-    """Return the ignore comments of files other than `path` that have findings: groups of a recipe,
-    or files that a script includes."""
+    """Return the ignore comments of other files with findings: groups of a recipe, or files that a
+    script includes."""
     paths = dict.fromkeys(finding.place.path for finding in findings)
     others = [other for other in paths if other not in (path, COMMAND_LINE)]
     return [ignore for other in others for ignore in read_ignores(_with_comments(other), other)]

@@ -78,7 +78,7 @@ _LOCK = re.compile(rb"^lock:", re.M)
 _HEAD = 8192
 _GITIGNORE = ".gitignore"
 _MOST_BYTES_UNREAD = 1 << 20
-"""Limit for files without a reader; larger files are data."""
+"""Maximum bytes of a file without a reader; a larger file is assumed to be data."""
 _START = lazy(
     r"\bsglang\.launch_server\b|\bdynamo\.sglang\b|\bsglang_router\.launch_server\b"
     r"|\bsglang[\"']?,?\s+[\"']?serve\b|\b(?:sgl|sglang)\.Engine\("
@@ -106,7 +106,7 @@ def find_files(
 ) -> Iterator[FoundFile]:
     """Yield the files to read: named files, and files below named directories.
 
-    A lock is left out if its recipe is also read, because the recipe's check includes it.
+    A lock is left out if its recipe is also read, because a recipe is checked with its lock.
 
     Below a directory, files must mention a server and must not be excluded. With
     `only_deployments`, named files are filtered in the same way, but without Git's ignores, for
@@ -118,7 +118,7 @@ def find_files(
 
 
 def _is_with_recipe(lock: FoundFile, paths: Sequence[str]) -> bool:
-    """True if a file is a speclaunch lock, and its recipe is read, too."""
+    """True if a file is a lock whose recipe is read, too."""
     from speclaunch.deployments import recipe_of_lock  # noqa: PLC0415  few files are locks
 
     recipe = recipe_of_lock(lock.path)
@@ -163,7 +163,7 @@ def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
 
 
 def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
-    """Yield a file found below a directory, if it mentions a server and a reader supports it.
+    """Yield a file that has to be read or reported, because it mentions a server.
 
     A link is followed only if its target is below `root`, so a repository cannot direct reports or
     fixes to files outside it.
@@ -235,8 +235,8 @@ def _data(file: str) -> bytes:
 class LintSettings(Struct, frozen=True):
     """Lint settings of the command line or of one file.
 
-    For one file, `models` and `assume` contain only the values of the command line. In every verb,
-    the lookup of facts adds the repository's values (rules/examine.py).
+    `models` and `assume` are always those of the command line. The lookup of facts adds the
+    repository's values (rules/examine.py).
     """
 
     versions: tuple[str, ...] = ()
@@ -255,7 +255,7 @@ class LintSettings(Struct, frozen=True):
 
     @property
     def cache_key(self) -> str:
-        """All settings that the findings of a file depend on, except later filters."""
+        """Text of all settings that a file's findings depend on, except later filters."""
         parts = (self.versions, self.hardware, self.config_dirs, self.select, self.ignore)
         return repr((*parts, self.models, self.assume, self.project, self.overrides_pins))
 

@@ -24,8 +24,8 @@ from speclaunch.core import Place, Redactor
 from speclaunch.engine import Plan, Request, held_versions, resolve
 
 _OF_THE_PARSER = frozenset({"SPL001", "SPL002", "SPL003"})
-"""Rules that predict a parser error, which validation must confirm; other errors may occur later.
-"""
+"""Rules that predict a parser error, which an engine check must confirm. Errors that other rules
+predict may occur later."""
 _PARSER = "SystemExit"
 
 
@@ -150,7 +150,7 @@ _MOST_CHECKED = 6
 fewest arguments, newest first, and the oldest."""
 
 _Key = tuple[str, Place]
-"""Error without its message, which differs between releases."""
+"""Rule code and place of an error; its message differs between releases."""
 
 
 def with_other_releases(
@@ -188,9 +188,8 @@ def _taken(
     lookup: Lookup,
     rules: Sequence[Rule],
 ) -> tuple[frozenset[_Key], str, str] | None:
-    """Return the errors that all releases report, and the first and last release of the newest
-    range that reports no other errors. None if every error is in all releases, or there is no such
-    range."""
+    """Return the errors in all releases, and the first and last release of the newest range without
+    other errors. None if all releases have every error, or there is no such range."""
 
     @cache
     def refused(version: str) -> frozenset[Place]:

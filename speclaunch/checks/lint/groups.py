@@ -93,8 +93,7 @@ def has_ignores(group: str) -> bool:
 def unused_in(
     group: str, checked: Iterable[CheckedFile], selected: frozenset[str] | None
 ) -> tuple[Finding, ...]:
-    """Return the findings about the comments in a group's file; a comment is used if any recipe
-    uses it.
+    """Return findings about ignore comments in a group's file. Any recipe may use a comment.
 
     `selected` are the codes that were checked; None: all.
     """

@@ -157,7 +157,7 @@ class LintRun(Struct):
                 yield found
 
     def _checked_again(self, file: FoundFile) -> CheckedFile | None:
-        """Return a file, checked again to record which comments are used, or None."""
+        """Return a file, checked without the cache; None if it has no deployments."""
         from speclaunch.checks.lint.collect import read_found  # noqa: PLC0415
         from speclaunch.checks.lint.run import check, result_of  # noqa: PLC0415
 
@@ -233,7 +233,7 @@ class LintRun(Struct):
         return read_found(file, self.stdin, settings.config_dirs), settings
 
     def _answer(self, file: FoundFile) -> bytes:
-        """Return a file's result as JSON for the parent process; `null` if it depends on others."""
+        """Return a result as JSON for the parent process; `null` if it depends on other files."""
         result = self._check(file)
         return json.dumps(None if result.checked is not None else _encoded(result)).encode()
 
@@ -284,7 +284,7 @@ def _may_be_group(file: FoundFile) -> bool:
 
 
 def _is_safe(text: str, secrets: Sequence[str]) -> bool:
-    """True if a text to be cached contains no secret of the file; most are redacted before."""
+    """True if a text contains no secret of the file, so it may be cached."""
     return not (
         any(json.dumps(secret)[1:-1] in text for secret in secrets)
         or _CREDENTIAL.search(text)

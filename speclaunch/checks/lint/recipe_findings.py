@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # Hydra is slow to import
 def findings_across(
     recipe: Recipe, version: str, lookup: Lookup, rules: Iterable[Rule]
 ) -> tuple[Finding, ...]:
-    """Return the findings that need all roles of a recipe, at one engine version, without those
+    """Return the findings that compare the roles of a recipe, at one engine version, without those
     that its comments suppress. Each role runs on its own hardware."""
     if not recipe.parts:
         return ()
@@ -87,7 +87,10 @@ def at_the_choice(findings: Iterable[Finding], path: str) -> Iterator[Finding]:
 
 
 def _chosen_as(name: str, recipe: str) -> str | None:
-    """Return a recipe's name for a shipped file: `speculation/mtp`, `base`; None for others."""
+    """Return the name by which a recipe chooses a shipped file: `speculation/mtp`, `base`.
+
+    None for other files, and for shipped recipes.
+    """
     if name in (recipe, COMMAND_LINE):
         return None
     shipped = _real(conf_dir())

@@ -1,11 +1,10 @@
 """Result of a lint: a report for each file and engine version, each finding once.
 
-Lint checks each file at each version. A finding that occurs at several versions, or in a group that
-many recipes share, is reported once. Its fingerprint, for baselines, SARIF and code quality
-reports, covers the code, the path, the arguments of the finding, the values that the user set, and
-a number that distinguishes equal findings. For a finding without arguments, the flags and quoted
-names of its message replace them. Lines and columns only decide the order, so inserting a line
-above changes no fingerprint. Wording and engine versions have no effect.
+Lint checks each file at each version. A finding at several versions, or in a group that many
+recipes share, is reported once. Its fingerprint, for baselines, SARIF and code quality reports,
+covers the code, the path, the arguments with the user's values, and a number that distinguishes
+equal findings. Without arguments, the flags and quoted names of the message replace them. Lines,
+columns, wording and engine versions are not part of it; places only decide the order of numbers.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class FileReport(Struct, frozen=True):
     template: bool = False
     """True if the file was skipped as a template, for any version."""
     note: str | None = None
-    """Reason for a version other than the named one."""
+    """Reason to check a version other than the named version; None if it is that version."""
 
 
 class EngineChoice(Struct, frozen=True):
@@ -64,7 +63,7 @@ class EngineChoice(Struct, frozen=True):
     others: tuple[str, ...] = ()
     """Other releases that the part may be meant for; empty if a version is named."""
     note: str | None = None
-    """Reason for a version other than the named one."""
+    """Reason to check a version other than the named version; None if it is that version."""
 
 
 class FilePart(Struct):
@@ -173,7 +172,7 @@ class Report(Struct, frozen=True):
 
 
 class ReportedFinding(Struct, frozen=True):
-    """Finding with the wording of the newest version."""
+    """Finding, merged over versions and files, with the newest version's wording."""
 
     finding: Finding
     engines: tuple[str, ...]
@@ -285,7 +284,7 @@ def _numbered(
     subject: Callable[[Finding], str],
     order: Callable[[str], str],
 ) -> list[str]:
-    """Return digests of code, path, subject and a number by order of place."""
+    """Return a digest per finding: of code, path, subject, and a number in order of place."""
     base = os.path.abspath(root)  # noqa: PTH100  links are not resolved
     keyed = []
     places: dict[tuple[str, str, str], set[tuple[int, int, str]]] = {}

@@ -192,7 +192,7 @@ def _check_part(part: FilePart, options: Options) -> None:
 
 
 def _request(source: LintedFile, number: int, catalogue: Catalogue) -> tuple[Request, str]:
-    """Return the request of one deployment, and its hardware."""
+    """Return the request of the deployment `number`, and the hardware that it names."""
     if source.recipe is not None:
         recipe = source.recipe.roles[number]
         deployment = recipe.deployment
@@ -385,5 +385,5 @@ def _newest(fitting: tuple[str, ...]) -> EngineChoice:
 
 
 def _resolved(found: ResolvedVersion) -> EngineChoice:
-    """Return the engine choice. A post-release in place of its release needs no note."""
+    """Return the choice of a version. A post-release in place of its release needs no note."""
     return EngineChoice(found.held, note=None if is_of_its_line(found) else found.note)

@@ -46,14 +46,14 @@ names of dsv4 and cutedsl_mla."""
 
 
 def draft_backends(plan: Plan) -> frozenset[str]:
-    """Return the attention backends of this version that support draft steps."""
+    """Return this version's attention backends for draft steps."""
     return frozenset(
         name for since, names in _DRAFT_BACKENDS if plan.in_versions(f">={since}") for name in names
     )
 
 
 def extend_backends(plan: Plan) -> frozenset[str]:
-    """Return the attention backends of this version that support draft extend (accepted tokens).
+    """Return this version's attention backends for accepted tokens (draft extend).
 
     These are the draft-step backends, except flashmla in 0.5.2 (speculative/eagle_worker.py:230).
     """
@@ -62,11 +62,11 @@ def extend_backends(plan: Plan) -> frozenset[str]:
 
 
 def backends_of_draft(plan: Plan) -> tuple[str | None, str | None]:
-    """Return a draft's attention backends, for its steps and for accepted tokens (draft extend).
+    """Return a draft's attention backends for its steps and for accepted tokens (None: not set).
 
-    None: not set. They come from the draft's own argument (0.5.7 on), else steps use the target's
-    decode backend, and `speculative_attention_mode` selects the backend for accepted tokens. Up to
-    0.5.1 both are `attention_backend`.
+    They come from the draft's own argument (0.5.7 on). Otherwise steps use the target's decode
+    backend, and `speculative_attention_mode` selects the other. Up to 0.5.1 both are
+    `attention_backend`.
     """
     own = plan.value(DRAFT)
     if own is not None:
@@ -210,7 +210,7 @@ def backend_without_speculation(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_used(plan: Plan, row: _Backend) -> bool:
-    """True if the plan uses the backend. Without a set backend, DeepSeek V3.2 uses nsa (0.5.3)."""
+    """True if the plan uses the backend, also by default (DeepSeek V3.2: nsa)."""
     if row.of_both:  # never a default
         both = all(plan.user_value(name) == row.name for name in PHASES)
         return both or plan.user_value(BOTH) == row.name

@@ -242,7 +242,7 @@ class _UnavailableFacts:
 
 
 def _request_only(plan: Plan) -> Plan:
-    """Return a plan that has only the request; access to any other attribute raises an error."""
+    """Return a plan in which any access to facts or values raises an error."""
     missing: Any = _UnavailableFacts()
     return Plan(plan.request, missing, missing, missing, missing, missing)
 
@@ -355,7 +355,7 @@ class Lookup(Struct, frozen=True):
 def _folder(path: str) -> Path:
     """Return the directory of a deployment's file.
 
-    For a command line or a built-in recipe, it is the working directory.
+    For a command line or a built-in recipe: the working directory.
     """
     here = Path.cwd()
     try:

@@ -25,7 +25,7 @@ from speclaunch.engine import (
 
 
 class Number(Struct, frozen=True):
-    """A numeric argument that the engine refuses below `least`, or if `allowed` returns False."""
+    """A number that the engine refuses below `least`, or if `allowed` returns False."""
 
     name: str
     least: int | None
@@ -400,9 +400,9 @@ _EAGLE = ("EAGLE", "EAGLE3")
 
 
 def unaudited(plan: Plan) -> Iterator[Verdict]:
-    """Yield a verdict for each model on a backend without support for the unified memory pool.
+    """Yield a verdict for each model whose backend lacks support for the unified memory pool.
 
-    The algorithm must support the pool. Raises UnknownValueError.
+    Only for algorithms that support the pool. Raises UnknownValueError.
     """
     if not plan.value(POOL):
         return

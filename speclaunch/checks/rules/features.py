@@ -183,9 +183,9 @@ the classes that mix windows with full attention (0.5.23 configs/model_config.py
 
 
 def _is_plain(plan: Plan) -> bool:
-    """True if the engine does not treat the target as hybrid (kv_cache_hook.py:606).
+    """True if the target has no recurrent state and does not mix windows with full attention.
 
-    Such a target has no recurrent state and does not mix windows with full attention.
+    The engine does not treat it as hybrid (kv_cache_hook.py:606).
     """
     if plan.algorithm not in ("EAGLE", "EAGLE3"):
         return False
@@ -371,7 +371,7 @@ def chunked_prefill_pages(plan: Plan) -> Iterator[Verdict]:
 
 
 def _chunk(plan: Plan, page: int) -> int:
-    """Return the tokens of a prefill chunk on a rank; 0 for a default, if all fit the page size."""
+    """Return the tokens of a prefill chunk on a rank; 0 if any default fits the page size."""
     ranks = 1 if plan.in_versions(_BEFORE_RESOLUTION) else attention_ranks(plan)
     explicit = plan.user_value("chunked_prefill_size")
     if explicit is not None:
@@ -383,7 +383,7 @@ def _chunk(plan: Plan, page: int) -> int:
 
 @rule("SPL259")
 def priority_scheduling(plan: Plan) -> Iterator[Verdict]:
-    """Report priority scheduling with a scheduling policy that does not support priorities."""
+    """Report priority scheduling with a policy that does not support it."""
     if not plan.value("enable_priority_scheduling"):
         return
     policy = plan.value("schedule_policy")

@@ -40,13 +40,13 @@ class Page(Struct, frozen=True):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Sources that the page lists: engine files with their version, issues, documents."""
+        """Listed sources: engine files with their version, issues, documents."""
         _, _, listed = self.body.partition("## Sources\n")
         return tuple(" ".join(bullet.split()) for bullet in _BULLET.split(listed)[1:])
 
     @property
     def source(self) -> str:
-        """First source, without its remark in parentheses; empty if the page lists none."""
+        """First source, without its remark in parentheses; empty if there is none."""
         return _REMARK.sub("", self.sources[0]).removesuffix(".") if self.sources else ""
 
 
@@ -167,7 +167,7 @@ class Finding(Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """First source on the rule's page, or `speclaunch` if the page lists none."""
+        """First source on the rule's page, else `speclaunch`."""
         return page(self.code).source or "speclaunch"
 
 

@@ -40,7 +40,7 @@ def tree_capacity(steps: int, topk: int) -> int:
 
 
 def attention_backend(plan: Plan, name: str = BOTH) -> str | None:
-    """Return the effective value of one of the three backend arguments; None if it stays unset.
+    """Return the effective value of one of the three backend arguments; None if unset.
 
     If resolution lacks a fact, return the user's value. Releases replace it only for DeepSeek V4
     and for fa3 with a hierarchical cache (plan/resolution/attention_models.py, attention.py).
@@ -303,8 +303,8 @@ _MOST_NAMED = 2
 def known_drafts(plan: Plan) -> str:
     """Return the target's known drafts, as the end of a sentence; empty if none is known.
 
-    Prefer drafts for the plan's algorithm. Exclude drafts in a different layout, and drafts whose
-    pairing with the target is doubtful.
+    Drafts for the plan's algorithm come first. Drafts in a different layout, or of a doubtful
+    pair, are excluded.
     """
     setting = plan.request.values.get(DRAFT_PATH)
     here = setting.value if setting is not None else None
