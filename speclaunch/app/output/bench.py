@@ -81,7 +81,7 @@ def milliseconds(seconds: float | None, digits: int = 0) -> str:
 
 
 def length(found: MeasuredRecord) -> str:
-    """Return the acceptance length; empty without speculation."""
+    """Return the acceptance length as text; empty without speculation."""
     return "" if found.accept_length is None else f"{found.accept_length:.2f}"
 
 

@@ -151,7 +151,7 @@ def ratio_scale(cells: Sequence[CellRecord]) -> tuple[float, float]:
 
 
 def ratio_plot(cells: Sequence[CellRecord], scale: tuple[float, float]) -> RatioPlot:
-    """Return the speed-ups of a workload, at evenly spaced concurrencies on a log scale."""
+    """Return the chart of a workload's speed-ups; their axis is logarithmic."""
     low, high = scale
 
     def down(ratio: float) -> float:

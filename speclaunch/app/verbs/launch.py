@@ -194,7 +194,7 @@ def _require_sound(found: PreflightResult, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _busy(what: str) -> Iterator[None]:
-    """Show a spinner on a terminal; elsewhere print a progress line periodically."""
+    """Show a spinner during the block; without a terminal, print progress lines."""
     from speclaunch.core import beating, duration
 
     console = err()

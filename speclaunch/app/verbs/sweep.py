@@ -186,7 +186,7 @@ def _planned(requested: SweepOptions) -> tuple[Folder, Planned]:
 
 
 def _of_jobs(options: SweepOptions) -> JobOptions:
-    """Return the options of each job, in the form stored in the sweep's folder."""
+    """Return the options that all jobs share, in the form stored in the sweep's folder."""
     values: dict[str, Any] = {name: getattr(options, name) for name in JobOptions.__struct_fields__}
     for name, value in values.items():
         if isinstance(value, tuple):

@@ -96,7 +96,7 @@ class MachineMemory(Struct, frozen=True):
     total: int
     available: int
     limit: int | None = None
-    """Limit of a container or a control group; None if unlimited."""
+    """Memory limit of a container or control group; None if unlimited."""
     used_of_limit: int | None = None
     cpus: float = 1
     """Processors that this process may use; fractional with a quota."""

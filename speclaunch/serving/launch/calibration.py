@@ -59,7 +59,7 @@ class Observation(Struct, frozen=True):
     @property
     def pool_too_large(self) -> bool:
         """True if the machine had too little memory for the pool itself, and its total memory is
-        unknown. Smaller graphs or chunks do not help, because they come after the pool.
+        unknown. Smaller graphs or chunks do not help, because the pool is allocated first.
         """
         return self.cause.name in _POOL_TOO_LARGE
 

@@ -161,7 +161,7 @@ class PlannedLaunch(Struct, frozen=True):
     group: RankGroup | None = None
     """Ranks that have to agree; None for a rank alone."""
     weight_bytes: tuple[int | None, int | None] = (None, None)
-    """Weight bytes of target and draft, if known."""
+    """Weight bytes of target and draft; None if unknown."""
     smoke: bool = False
     tiny: bool = False
     """True if the launch serves a tiny model made for the CPU engine."""

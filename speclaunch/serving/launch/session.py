@@ -68,7 +68,7 @@ class FailureForecast(Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Predicted point of failure, with the numbers."""
+        """Predicted phase and cause of the failure, as text with numbers."""
         phase = self.budget.phase.value if self.budget.phase is not None else "start"
         return f"it is predicted to fail at '{phase}': {self.budget.why}"
 

@@ -112,7 +112,7 @@ class StoredWork(Struct, Generic[Done]):
 
     @property
     def directory(self) -> Path:
-        """Folder of the document, for logs."""
+        """Folder of the document; logs are also stored there."""
         return self.path.parent
 
     @contextmanager

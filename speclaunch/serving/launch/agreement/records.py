@@ -41,7 +41,7 @@ class RankGroup(Struct, frozen=True):
     lease_seconds: float
     timeout_seconds: float
     key: str = ""
-    """Digest of the launch; the same on all ranks of a part."""
+    """Digest of the launch; the same on all ranks of a server."""
     begin: Mapping[str, Any] = {}
     """Recipe changes with which this rank begins."""
     fresh: bool = False
@@ -259,8 +259,8 @@ def load_joined(data: bytes) -> Joined | None:
 
 
 def dump_state(state: RankState) -> bytes:
-    """Return a state of fixed length with a checksum. It overwrites the previous state, so a reader
-    may see a mix of both.
+    """Return a state as bytes of fixed length, with a checksum. The bytes overwrite the previous
+    state in place, so a reader may see a mix of both.
     """
     text = _text(state)
     return f"{zlib.crc32(text.encode()):08x} {text}".ljust(STATE_BYTES - 1).encode() + b"\n"

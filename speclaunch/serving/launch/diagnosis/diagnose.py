@@ -96,7 +96,7 @@ def _gb(numbers: Mapping[str, float], name: str, word: str) -> str:
 
 
 def _figures(found: re.Match[str]) -> dict[str, float]:
-    """Return the groups of a match that are numbers."""
+    """Return the named groups of a match that are numbers, as floats."""
     numbers: dict[str, float] = {}
     for name, value in found.groupdict().items():
         with suppress(TypeError, ValueError):  # a missing group, or a name
