@@ -63,7 +63,7 @@ _DROPPED_MODE = "encode"
 
 _OWN = "an option of Dynamo"
 
-# sglang's pin in the metadata of ai-dynamo's wheels: since this release of Dynamo
+# first Dynamo release with each SGLang version, from the metadata of ai-dynamo's wheels
 _RELEASES = (
     ((0, 4, 0), "0.4.9.post6"),
     ((0, 4, 1), "0.5.0rc2"),

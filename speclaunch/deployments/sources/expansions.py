@@ -32,7 +32,7 @@ from speclaunch.deployments.sources.source_text import (
 
 _MAX_PATTERN = 200
 MAX_TEXT = 1 << 16
-"""Maximum length of a variable's value; a longer value is not evaluated."""
+"""Maximum characters of a variable's value; a longer value is not evaluated."""
 _SLICE = lazy(r"\s*(-?[0-9]{1,9})?\s*(?::\s*(-?[0-9]{1,9})\s*)?\Z")
 
 Result: TypeAlias = tuple[WordPiece, ...] | list[Field]

@@ -50,7 +50,7 @@ class JoinedDocument(Document):
         self._starts: list[int] = []
 
     def add(self, text: str, shown: str) -> tuple[Document, int]:
-        """Add a file. Return the file's own document, and its start offset."""
+        """Add a file. Return its own document, and its start offset in this document."""
         part = Document(text, shown)
         start = len(self.text)
         self._parts.append(part)

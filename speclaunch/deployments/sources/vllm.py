@@ -290,13 +290,13 @@ _SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30
 
 
 def servers_in_words(argv: Sequence[str]) -> Reading | None:
-    """Return the vLLM server of a command's tokens as SGLang's; None if it starts none."""
+    """Return a command's vLLM server, converted to SGLang's; None if the command starts none."""
     found = translated(read_words(argv, marked=marked_words(argv)))
     return found if found.invocations else None
 
 
 def servers_in(data: bytes, shown: str, suffix: str | None = None) -> Reading | None:
-    """Return a file's vLLM servers as SGLang's; None if there are none."""
+    """Return a file's vLLM servers, converted to SGLang's; None if there are none."""
     text = marked(data.decode("utf-8-sig", "replace"))
     if VLLM not in text:
         return None

@@ -117,7 +117,7 @@ class Role(Struct, frozen=True):
     """Identical servers of a deployment, for one engine version."""
 
     name: str
-    """`server` if the recipe has no roles."""
+    """Name of the role; `server` if the recipe has no roles."""
     program: tuple[str, ...]
     """The engine's entry point, e.g. `python3 -m sglang.launch_server`."""
     rendered_args: RenderedArgs

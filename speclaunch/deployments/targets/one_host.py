@@ -102,7 +102,7 @@ SET_BY_SLIME = {name: own.does for name, own in OWN.items() if name != "tp_size"
 """Omitted server arguments, with reasons. tp_size becomes a slime option."""
 
 _PARALLEL = ("tp_size", "pp_size")
-"""slime's tp_size is --rollout-num-gpus-per-engine divided by pp_size."""
+"""Arguments whose product is slime's --rollout-num-gpus-per-engine."""
 
 
 class SlimeRenderer(Renderer):

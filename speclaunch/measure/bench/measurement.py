@@ -236,7 +236,7 @@ def good(each: Round, within: Sequence[Bound]) -> int:
 
 
 def goodput(each: Round, within: Sequence[Bound]) -> float:
-    """Return the requests per second that meet every bound."""
+    """Return the number of requests per second that meet every bound."""
     return good(each, within) / each.seconds if each.seconds > 0 else 0.0
 
 

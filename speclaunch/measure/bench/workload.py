@@ -16,7 +16,7 @@ RANDOM = "random"
 """Meaningless tokens: a draft model cannot predict them as it predicts text."""
 _SETS = Path(__file__).with_name("prompts")
 _FILE_BYTES = 1 << 30
-"""File size limit; ShareGPT's own file has 640 MiB."""
+"""Maximum bytes of a prompt file; ShareGPT's own file has 640 MiB."""
 _MOST_TEXTS = 10_000
 """Maximum prompts read from a file, more than a round needs."""
 

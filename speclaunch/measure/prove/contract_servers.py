@@ -325,7 +325,7 @@ def _answer(found: Any) -> ContractAnswer:
 
 
 TOKENS = 48
-"""Length of the greedy answer that most cases cut or change."""
+"""Tokens of the greedy answer that most cases cut or change."""
 _PROMPTS = (
     "The quick brown fox jumps over the lazy dog while the server",
     "Once upon a time there was a small language model on an ordinary",
