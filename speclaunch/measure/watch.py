@@ -85,7 +85,8 @@ def watch_targets(names: Sequence[str]) -> list[WatchTarget]:
         else:
             found.append(_target_of(find_run(name, alive=True), key))
     if len(found) > _MOST_TARGETS:
-        raise InputError(f"{len(found)} servers; watch shows at most {_MOST_TARGETS}")
+        message = f"{len(found)} servers; watch shows at most {_MOST_TARGETS}"
+        raise InputError(message, help="name fewer servers")
     return list({target.url: target for target in found}.values())
 
 

@@ -286,7 +286,8 @@ def _on_disk(
         raise InputError("--revision cannot be combined with --as", help="remove --revision")
     directory = expand_user(words[0])
     if not is_directory(directory) or not is_file(directory / "config.json"):
-        raise InputError(f"{words[0]}: not a directory with a config.json")
+        message = f"{words[0]}: not a directory with a config.json"
+        raise InputError(message, help="name the directory of a checkpoint")
     return CheckpointToPull(called, folder, directory=directory)
 
 
@@ -307,7 +308,8 @@ def _needs_a_name(path: str) -> Problem:
     if "/" in path:
         remedy = "run where it exists: speclaunch models pull DIR --as ORGANIZATION/NAME"
         return Problem(f"{path} is a path that does not exist on this machine", help=remedy)
-    return Problem(f"{path} names neither a recipe nor a model")
+    remedy = "name a recipe or a model: ORGANIZATION/NAME"
+    return Problem(f"{path} names neither a recipe nor a model", help=remedy)
 
 
 def _of_recipe(recipe: Recipe, into: Path | None) -> Iterator[CheckpointToPull | Problem]:

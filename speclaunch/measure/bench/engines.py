@@ -122,7 +122,8 @@ class MeasuredEngine:
             if self._run is not None and reread_run(self._run).state is LaunchState.SERVING:
                 return time.monotonic() - began
             time.sleep(_POLL_SECONDS)
-        raise LaunchError(f"{self.order.name} did not serve within {seconds:.0f} s")
+        message = f"{self.order.name} did not serve within {seconds:.0f} s"
+        raise LaunchError(message, help=f"see {self.log}")
 
     def _attempts(self) -> Sequence[Mapping[str, Any]]:
         return reread_run(self._run).attempts if self._run is not None else []
@@ -371,11 +372,14 @@ def _not_sglang(url: str, reason: str) -> LaunchError:
 def _require_generates(name: str, info: Mapping[str, Any]) -> None:
     role = info.get("disaggregation_mode")
     if role not in (None, "null"):
-        raise LaunchError(f"{name} is a {role} server, which cannot generate alone")
+        message = f"{name} is a {role} server, which cannot generate alone"
+        raise LaunchError(message, help="measure a server without disaggregation")
     if info.get("is_embedding"):
-        raise LaunchError(f"{name} serves embeddings and generates nothing")
+        message = f"{name} serves embeddings and generates nothing"
+        raise LaunchError(message, help="measure a server that generates text")
     if info.get("skip_tokenizer_init"):
-        raise LaunchError(f"{name} runs with --skip-tokenizer-init and returns no text to measure")
+        message = f"{name} runs with --skip-tokenizer-init and returns no text to measure"
+        raise LaunchError(message, help="restart the server without this option")
 
 
 def _simulated(info: Mapping[str, Any]) -> str | None:

@@ -197,7 +197,8 @@ def _read(path: Path) -> CertificateDocument | SingleDocument:
     shown = from_here(path)
     document = read_json(path)
     if document is None:
-        raise InputError(f"cannot read {shown}: it is not a JSON document")
+        message = f"cannot read {shown}: it is not a JSON document"
+        raise InputError(message, help="name a certificate in JSON")
     if "rounds" in document and "result" in document:
         rounds, document = document["rounds"], document["result"]
         if document is None:

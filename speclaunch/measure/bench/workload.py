@@ -89,7 +89,9 @@ def _texts(path: Path) -> tuple[str, ...]:
     try:
         content = reads.read_text(path, _FILE_BYTES)
     except UnicodeDecodeError as error:
-        raise InputError(f"cannot read {path}: it is not UTF-8 text") from error
+        raise InputError(
+            f"cannot read {path}: it is not UTF-8 text", help="save the file as UTF-8"
+        ) from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {reason(error)}") from error
     found: list[str] = []

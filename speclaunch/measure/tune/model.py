@@ -117,7 +117,10 @@ def algorithm_of(side: LaunchedSide) -> str:
             help=f"unset {side.expected.simulated}",
         )
     if found is None:
-        raise InputError(f"{name} does not speculate, so there is nothing to tune")
+        raise InputError(
+            f"{name} does not speculate, so there is nothing to tune",
+            help="name a recipe that sets speculative_algorithm",
+        )
     if not settings(found):
         raise InputError(
             f"{name}: {found} has no settings to tune",

@@ -76,7 +76,9 @@ def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]
         )
     if algorithm not in ADAPTIVE_ALGORITHMS:
         raise InputError(
-            f"SGLang adapts the steps of EAGLE and EAGLE3 only, not {algorithm}", place
+            f"SGLang adapts the steps of EAGLE and EAGLE3 only, not {algorithm}",
+            place,
+            "remove --adaptive-config",
         )
     if not any(setting.topk == 1 for setting in space):
         raise InputError("no chain (topk 1) passes the rules", place, "remove --adaptive-config")
