@@ -36,7 +36,7 @@ def _render_help() -> str:
 def _release_help() -> str:
     from speclaunch.engine import SGLANG_VERSION
 
-    return f"SGLang version; several can be installed side by side. Default: {SGLANG_VERSION}."
+    return f"SGLang version of the engine; several can coexist. Default: {SGLANG_VERSION}."
 
 
 class InitOptions(VerbOptions):
@@ -49,14 +49,15 @@ class InitOptions(VerbOptions):
         str,
         "--hardware",
         metavar="NAME[:COUNT]",
-        help="Hardware to serve on: h200:8, h100-80gb:4, rtx4090, mi300x:8.",
+        help="Hardware to serve on, for example h200:8, h100-80gb:4 or rtx4090. Required without "
+        "--interactive.",
     )
     engine = option(
         str,
         "--engine",
         metavar="VERSION",
         help="SGLang version to write the recipe for. Default: the installed version, else the "
-        "newest.",
+        "newest known.",
     )
     output = option(
         Path,
@@ -64,7 +65,7 @@ class InitOptions(VerbOptions):
         "-o",
         metavar="FILE",
         section="Output",
-        help="Recipe to write. Default: print it.",
+        help="File to write. Default: standard output.",
     )
     overwrite = OVERWRITE
     force = FORCE
@@ -115,7 +116,8 @@ class ImportOptions(VerbOptions):
         "--engine",
         metavar="VERSION",
         help="SGLang version of the command. Default: the image's version. Without an image: the "
-        "installed or newest version that accepts the command.",
+        "installed version, else the newest known; if it rejects the command, the newest version "
+        "that accepts it.",
     )
     command = option(
         int,
@@ -143,8 +145,8 @@ class MigrateOptions(VerbOptions):
         str,
         "--from",
         metavar="VERSION",
-        help="SGLang version of the file. Default: the image's version, else the newest version "
-        "that accepts the complete command.",
+        help="SGLang version of the file. Default: the image's version. Without an image: the new "
+        "version if it accepts the command, else the newest version that does.",
     )
     diff = flag("--diff", section="Output", help="Print the change as a patch without writing it.")
     force = FORCE
@@ -160,13 +162,13 @@ class RenderOptions(VerbOptions):
     engine = ENGINE
     hardware = HARDWARE
     models = MODELS
-    bare = flag("--bare", help="Start the engine without speclaunch, ignoring deploy.speclaunch.")
+    bare = flag("--bare", help="Omit speclaunch from the output, ignoring deploy.speclaunch.")
     acceptance = option(
         str,
         "--acceptance",
         metavar="LENGTH|CERTIFICATE",
-        help="Expected acceptance length, for alerts: tokens per verification, or the name or "
-        "file of a certificate (`speclaunch bench`). Default: the mean of the last day.",
+        help="Expected acceptance length (tokens per verification) for alerts, or a measurement "
+        "named as in `bench show`. Default: the server's mean over the last day.",
     )
     output = option(
         Path,
@@ -174,7 +176,7 @@ class RenderOptions(VerbOptions):
         "-o",
         metavar="FILE",
         section="Output",
-        help="File to write, atomically. Default: standard output.",
+        help="File to write. Default: standard output.",
     )
     force = FORCE
     trust_engine = TRUST_ENGINE
@@ -195,7 +197,13 @@ class DraftsOptions(VerbOptions):
         section="Deployment",
         help="SGLang versions to consider. Default: all known versions.",
     )
-    hardware = HARDWARE
+    hardware = option(
+        str,
+        "--hardware",
+        metavar=HARDWARE.metavar,
+        section="Deployment",
+        help="Hardware to estimate the memory for, for example h100-80gb:8.",
+    )
     models = MODELS
     online = ONLINE
     assume = ASSUME
@@ -212,7 +220,7 @@ class PullOptions(VerbOptions):
         str,
         is_required=True,
         metavar="RECIPE|NAME|DIR…",
-        help="Recipe (with overrides), hub model, or, with --as, a directory.",
+        help="Recipe (with overrides), Hugging Face model, or directory (with --as).",
     )
     called = option(
         str,
@@ -221,7 +229,10 @@ class PullOptions(VerbOptions):
         help="Read the directory and store its facts under this name.",
     )
     revision = option(
-        str, "--revision", metavar="REV", help="Branch, tag or commit on the hub. Default: main."
+        str,
+        "--revision",
+        metavar="REV",
+        help="Branch, tag or commit on Hugging Face. Default: main.",
     )
     into = option(
         Path,
@@ -252,7 +263,7 @@ class ModelsListOptions(VerbOptions):
 class ModelsShowOptions(VerbOptions):
     """The options of `speclaunch models show`."""
 
-    name = required(str, metavar="NAME|PATH", help="Checkpoint to show.")
+    name = required(str, metavar="NAME|PATH", help="Name or directory of the checkpoint.")
     models = MODELS
     online = ONLINE
     assume = ASSUME
@@ -305,13 +316,13 @@ class SchemaOptions(VerbOptions):
         str,
         "--engine",
         metavar="VERSION",
-        help="SGLang version whose arguments the schema accepts. Default: the newest.",
+        help="SGLang version whose arguments the schema accepts. Default: the newest known.",
     )
     section = option(
         str,
         "--section",
         metavar="NAME",
-        help="Write the schema of group files for one recipe section, such as `args` or `engine`.",
+        help="Write the schema of config-group files for one recipe section, such as `args`.",
     )
     output = option(
         Path, "--output", "-o", metavar="FILE", help="File to write. Default: standard output."
@@ -333,8 +344,8 @@ class InstallOptions(VerbOptions):
         str,
         "--torch-index",
         metavar="URL",
-        help="Package index with torch's CPU build. The default index may offer only GPU builds of "
-        "several GB.",
+        help="Package index with torch's CPU build. Default: pip's index, else "
+        "PyTorch's CPU index.",
     )
     force = flag("--force", help="Rebuild from scratch.")
 
@@ -361,7 +372,12 @@ class CatalogueAddOptions(VerbOptions):
         help="Release (its wheel is downloaded), the installed engine, or a wheel or package "
         "directory.",
     )
-    python = option(str, "--python", metavar="PATH", help="Interpreter of the installed engine.")
+    python = option(
+        str,
+        "--python",
+        metavar="PATH",
+        help="Interpreter of the installed engine. Default: the interpreter that a launch uses.",
+    )
 
 
 class JudgeAddOptions(VerbOptions):
@@ -372,8 +388,8 @@ class JudgeAddOptions(VerbOptions):
         str,
         "--from",
         metavar="WHEEL|PATH|installed",
-        help="Wheel, checkout, package directory, or an interpreter's SGLang, to use instead of "
-        "the released wheel.",
+        help="Wheel, checkout or package directory to use instead of the released wheel. "
+        "`installed` uses an interpreter's SGLang.",
     )
     python = option(
         str,
@@ -387,7 +403,7 @@ class JudgeAddOptions(VerbOptions):
 class JudgeRemoveOptions(VerbOptions):
     """The options of `speclaunch engine judge rm`."""
 
-    name = required(str, metavar="NAME", help="Name of the judge, from `ls`.")
+    name = required(str, metavar="NAME", help="Name of the judge, as listed by `ls`.")
 
 
 class ExplainOptions(VerbOptions):
@@ -403,7 +419,7 @@ class AdvisoriesListOptions(VerbOptions):
         str,
         "--engine",
         metavar="VERSION[,VERSION…]",
-        help="Only advisories that affect one of these SGLang versions.",
+        help="List only advisories that affect one of these SGLang versions.",
     )
     output_format = OUTPUT_FORMAT
 

@@ -106,7 +106,7 @@ SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 class CompletionOptions(VerbOptions):
     """The options of `speclaunch completion`."""
 
-    shell = required(str, metavar="SHELL", help=f"{', '.join(SCRIPTS)}.")
+    shell = required(str, metavar="SHELL", help="bash, zsh or fish.")
 
 
 def completion(options: CompletionOptions) -> None:

@@ -185,14 +185,14 @@ CONFIG_DIR = repeated(
     "--config-dir",
     metavar="DIR",
     section="Deployment",
-    help="Directory with your own recipes and groups. Repeatable.",
+    help="Directory with your own recipes and config groups. Repeatable.",
 )
 ENGINE = option(
     str,
     "--engine",
     metavar="VERSION",
     section="Deployment",
-    help="SGLang version that the arguments are for. Default: the recipe's version, else the "
+    help="SGLang version to write the command for. Default: the recipe's version, else the "
     "installed one, else the newest known.",
 )
 ENGINE_PYTHON = repeated(
@@ -200,8 +200,8 @@ ENGINE_PYTHON = repeated(
     "--engine-python",
     metavar="VERSION=PATH",
     section="Run",
-    help="Python interpreter with that SGLang version. Repeatable. Default: CPU engines, "
-    "installed as needed.",
+    help="Python interpreter with SGLang VERSION. Repeatable. Default: CPU engines, installed as "
+    "needed.",
 )
 ENGINES = option(
     str,
@@ -217,7 +217,7 @@ HARDWARE = option(
     "--hardware",
     metavar="NAME[:COUNT]",
     section="Deployment",
-    help="Hardware to run on: h100, h100-80gb:8, a100-40gb, rtx4090, b200, mi300x, cpu.",
+    help="Hardware to run on, for example h100-80gb:8, rtx4090 or cpu. Default: the recipe's.",
 )
 IGNORE = repeated(
     str,
@@ -237,9 +237,10 @@ MODELS = repeated(
     "--models",
     metavar="DIR",
     section="Facts",
-    help="Directory of checkpoints (DIR/organization/name/config.json) or a hub cache. Repeatable.",
+    help="Directory of checkpoints (DIR/organization/name/config.json) or Hugging Face cache. "
+    "Repeatable.",
 )
-ONLINE = flag("--online", section="Facts", help="Fetch missing model configs from the hub.")
+ONLINE = flag("--online", section="Facts", help="Fetch missing model configs from Hugging Face.")
 OUTPUT_FORMAT = option(
     OutputFormat,
     "--output-format",
@@ -281,6 +282,5 @@ TIMEOUT = option(
 TRUST_ENGINE = flag(
     "--trust-engine",
     section="Facts",
-    help="Allow the recipe's interpreter (engine.python) to run before launch, to identify the "
-    "engine.",
+    help="Allow running the recipe's interpreter (engine.python) to identify the engine.",
 )

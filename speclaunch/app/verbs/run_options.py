@@ -36,7 +36,7 @@ _DIRECTORY = option(
     Path,
     "--dir",
     metavar="DIR",
-    help="Directory that contains the launches. Set it if `launch.log_dir` is not the default.",
+    help="Directory with the logs and journals, if `launch.log_dir` is not the default.",
 )
 
 
@@ -49,7 +49,7 @@ class FormatOptions(VerbOptions):
 class StopOptions(VerbOptions):
     """The options of `speclaunch stop`."""
 
-    name = option(str, help="Launch, recipe, port or process. Default: the only running engine.")
+    name = option(str, help="Launch, recipe, port or process ID. Default: the only running engine.")
     every = flag("--all", help="Stop every engine of this user.")
     timeout = option(
         float,
@@ -57,7 +57,7 @@ class StopOptions(VerbOptions):
         metavar="SECONDS",
         least=0,
         default=60,
-        help="Time to wait for the engine to exit.",
+        help="Exit 1 if the engine is still running after this time.",
     )
 
 
@@ -67,7 +67,7 @@ class WatchOptions(VerbOptions):
     names = repeated(
         str,
         metavar="NAME|URL…",
-        help="Launch, recipe, port or process, or the address of any SGLang server or router. "
+        help="Launch, recipe, port or process ID, or the address of any SGLang server or router. "
         "Default: all running engines.",
     )
     once = flag(
@@ -90,7 +90,11 @@ class WatchOptions(VerbOptions):
 class LogsOptions(VerbOptions):
     """The options of `speclaunch logs`."""
 
-    name = option(str, help="Launch, recipe, port or process. Default: the latest launch.")
+    name = option(
+        str,
+        help="Launch, recipe, port or process ID. Default: the newest running launch, else the "
+        "newest launch.",
+    )
     follow = flag("--follow", "-f", help="Follow the log as it grows.")
     tail = option(int, "--tail", "-n", least=0, help="Print only the last N lines.")
     attempt = option(
@@ -99,7 +103,7 @@ class LogsOptions(VerbOptions):
         least=1,
         help="Print the log of start attempt N. Default: the last attempt.",
     )
-    own = flag("--speclaunch", help="Print the output of the detached speclaunch process.")
+    own = flag("--speclaunch", help="Print speclaunch's own output (detached launches only).")
 
 
 class RunsOptions(VerbOptions):
@@ -126,7 +130,7 @@ class RunsShowOptions(VerbOptions):
 class RunsPruneOptions(VerbOptions):
     """The options of `speclaunch runs prune`."""
 
-    keep = option(int, "--keep", least=0, default=20, help="Number of launches to keep.")
+    keep = option(int, "--keep", least=0, default=20, help="Number of finished launches to keep.")
     directory = _DIRECTORY
 
 
@@ -189,7 +193,7 @@ _FAIL_UNDER = option(
     "--fail-under",
     metavar="RATIO",
     section="Output",
-    help="Exit 1 unless every confidence interval is above RATIO.",
+    help="Exit 1 unless the confidence interval of every speed-up is above RATIO.",
 )
 
 
@@ -256,8 +260,8 @@ class BenchOptions(VerbOptions):
         "--tokenizer",
         metavar="PATH",
         section="Load",
-        help="Tokenizer of a running server's model, if this machine lacks the path that the "
-        "server reports.",
+        help="Local path of a running server's tokenizer. Needed if the path that the server "
+        "reports does not exist on this machine.",
     )
     rounds = option(
         int,
@@ -266,7 +270,7 @@ class BenchOptions(VerbOptions):
         most=1000,
         default=6,
         section="Rounds",
-        help="Rounds per side.",
+        help="Rounds per side. The sides are the recipe (or server) and the baseline.",
     )
     requests = _REQUESTS
     output_tokens = _OUTPUT_TOKENS
@@ -276,8 +280,8 @@ class BenchOptions(VerbOptions):
         "--blocks",
         least=0,
         section="Rounds",
-        help="Blocks of rounds per side, with one engine running at a time. 0 runs both engines "
-        "at once. Default: 0 on a CPU, else 2 (1 per start with --starts).",
+        help="Split the rounds of each side into N blocks, with one engine running at a time. 0 "
+        "runs both engines at once. Default: 0 on a CPU, else 2 (with --starts: 1 per start).",
     )
     starts = option(
         int,
@@ -291,7 +295,7 @@ class BenchOptions(VerbOptions):
     )
     fail_under = _FAIL_UNDER
     dry_run = flag("--dry-run", help="List the engine starts and rounds. Start nothing.")
-    fresh = flag("--fresh", help="Start over instead of resuming an interrupted comparison.")
+    fresh = flag("--fresh", help="Start over instead of resuming an interrupted measurement.")
     config_dir = CONFIG_DIR
     engine = ENGINE
     hardware = HARDWARE
@@ -308,8 +312,8 @@ class BenchShowOptions(VerbOptions):
     name = option(
         str,
         default="last",
-        help="Saved comparison: its name, its recipe (selects the newest comparison), `last`, "
-        "its directory, its bench.json, or a certificate in JSON.",
+        help="Saved measurement: its name, recipe (selects the newest), `last`, its directory or "
+        "its JSON file.",
     )
     output_format = _CERTIFICATE_FORMAT
     output_file = _OUTPUT_FILES
@@ -319,8 +323,14 @@ class BenchShowOptions(VerbOptions):
 class BenchCompareOptions(VerbOptions):
     """The options of `speclaunch bench compare`."""
 
-    before = required(str, metavar="BEFORE", help="First certificate, named as in `bench show`.")
-    after = required(str, metavar="AFTER", help="Second certificate, named as in `bench show`.")
+    before = required(
+        str, metavar="BEFORE", help="Measurement to compare with, named as in `bench show`."
+    )
+    after = required(
+        str,
+        metavar="AFTER",
+        help="Measurement to compare, named as in `bench show`. Ratios are AFTER to BEFORE.",
+    )
     output_format = option(
         DifferenceFormat,
         "--output-format",
@@ -334,7 +344,7 @@ class BenchCompareOptions(VerbOptions):
         "--fail-under",
         metavar="RATIO",
         section="Output",
-        help="Exit 1 unless every confidence interval of the ratio of speed-ups is above RATIO.",
+        help="Exit 1 unless the confidence interval of every ratio of speed-ups is above RATIO.",
     )
 
 
@@ -452,7 +462,10 @@ class TuneOptions(VerbOptions):
         "include the variation between starts.",
     )
     draft_tokens = option(
-        int, "--draft-tokens", least=2, help="Maximum speculative_num_draft_tokens to try."
+        int,
+        "--draft-tokens",
+        least=2,
+        help="Maximum speculative_num_draft_tokens to try. Default: no limit.",
     )
     rounds = option(int, "--rounds", least=1, most=1000, default=3, help="Rounds per setting.")
     requests = _REQUESTS
@@ -557,8 +570,8 @@ class BisectOptions(VerbOptions):
         least=0,
         most=0.4,
         help="Expected fraction of starts with a wrong result. bisect restarts releases until the "
-        "pair is 99% certain; with 0, it checks each release once. Default: one start per release; "
-        "the check is repeated until good or bad leads by four.",
+        "pair is 99% certain; with 0, it checks each release once. Default: start each release "
+        "once, and repeat its check until one result leads by four.",
     )
     engine_python = ENGINE_PYTHON
     timeout = option(

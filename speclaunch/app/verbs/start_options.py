@@ -10,7 +10,6 @@ from speclaunch.app.verbs.options import (
     ENGINE,
     ENGINE_PYTHON,
     ENGINES,
-    FORCE,
     HARDWARE,
     IGNORE,
     LOCK,
@@ -38,7 +37,7 @@ ASK = option(
     "--ask",
     section="Facts",
     help="Engine check: run the release's own validation without starting the engine. `auto`, "
-    "the default, runs it only if that release is available.",
+    "the default, runs it only if that release is installed.",
 )
 
 
@@ -64,14 +63,14 @@ class LintOptions(VerbOptions):
     info = flag(
         "--info",
         section="Output",
-        help="Show info findings, skipped rules and the sources of checkpoint facts.",
+        help="Show info findings, skipped rules and sources of checkpoint facts.",
     )
-    no_cache = flag("--no-cache", help="Check every file again, even if it is unchanged.")
+    no_cache = flag("--no-cache", help="Check unchanged files again.")
     jobs = option(
         int,
         "--jobs",
         least=1,
-        help="Number of worker processes. Default: one, or several for many files.",
+        help="Number of worker processes. Default: by the number of files and cores.",
     )
     output_format = option(
         LintFormat,
@@ -109,8 +108,8 @@ class LintOptions(VerbOptions):
         "--config",
         metavar="FILE",
         section="Files",
-        help="Configuration file. Default: the speclaunch.toml or pyproject.toml nearest to each "
-        "linted file.",
+        help="Configuration file. Default: the nearest speclaunch.toml or pyproject.toml of each "
+        "file.",
     )
     no_config = flag(
         "--no-config", section="Files", help="Ignore speclaunch.toml and pyproject.toml."
@@ -135,7 +134,7 @@ class LintOptions(VerbOptions):
         "--write-baseline",
         metavar="FILE",
         section="Baseline",
-        help="Write the findings to FILE, so that later runs with --baseline omit them.",
+        help="Write the findings to FILE, for --baseline in later runs.",
     )
     ask = ASK
     trust_engine = TRUST_ENGINE
@@ -153,16 +152,19 @@ class LaunchOptions(VerbOptions):
         help="Print the exact command and environment. Start nothing.",
     )
     ladder = flag("--ladder", help="With --dry-run: show the recovery steps if memory runs out.")
-    smoke = flag("--smoke", help="Start, verify, report and stop. Exit 0 if the engine serves.")
+    smoke = flag(
+        "--smoke",
+        help="Start, verify, report and stop. Exit 0 if the engine serves. Required by --lock.",
+    )
     detach = flag("--detach", "-d", help="Return once the engine serves, and leave it running.")
     lock = LOCK
     locked = flag(
         "--locked",
-        help="Start only if everything matches the recipe's lock. Otherwise list the differences.",
+        help="Start only if settings, engine, packages and weights match the recipe's lock.",
     )
     verify = flag(
         "--verify",
-        help="With --lock or --locked: hash all weights, even if file size and time are unchanged.",
+        help="With --lock or --locked: hash weights even if size and time are unchanged.",
     )
     fresh = flag("--fresh", help="Start from the recipe, ignoring the last known good settings.")
     max_attempts = option(
@@ -170,7 +172,7 @@ class LaunchOptions(VerbOptions):
         "--max-attempts",
         least=1,
         most=100,
-        help="Maximum number of start attempts.",
+        help="Maximum number of start attempts. Default: the recipe's.",
     )
     verbose = flag("--verbose", "-v", help="Show the engine's output.")
     on_degraded_exec = option(
@@ -182,8 +184,7 @@ class LaunchOptions(VerbOptions):
     )
     force = flag(
         "--force",
-        help="Start with unchanged settings, even if the rules find errors or the memory does "
-        "not suffice.",
+        help="Start with unchanged settings, despite errors or a predicted out-of-memory failure.",
     )
     hardware = HARDWARE
     models = MODELS
@@ -203,9 +204,8 @@ class PlanOptions(VerbOptions):
         str,
         is_required=True,
         metavar="RECIPE [RECIPE|key=value]…",
-        help="Recipe (`recipe=NAME`, `NAME` or a path) and Hydra overrides. With several recipes, "
-        "plan shows their differences. An override applies to the preceding recipe, or to all "
-        "if it comes first.",
+        help="Recipe (`recipe=NAME`, `NAME` or a path) and Hydra overrides. An override applies to "
+        "the preceding recipe, or to all if it comes first.",
     )
     config_dir = CONFIG_DIR
     role = ROLE
@@ -217,15 +217,17 @@ class PlanOptions(VerbOptions):
     select = SELECT
     ignore = IGNORE
     full = flag(
-        "--full", section="Output", help="Show each value with its reason, and a memory bar."
+        "--full",
+        section="Output",
+        help="Show each value with its reason, and a bar chart of memory.",
     )
     everything = flag(
         "--all", section="Output", help="Like --full, including arguments at their defaults."
     )
-    fit = flag("--fit", help="Propose the smallest change that fits in memory.")
+    fit = flag("--fit", help="Propose the smallest change that makes the recipe fit in memory.")
     best = flag(
         "--best",
-        help="Recommend settings for a load: --requests concurrent requests of --context tokens.",
+        help="Recommend settings for the load that --requests and --context set.",
     )
     requests = option(
         int,
@@ -233,7 +235,7 @@ class PlanOptions(VerbOptions):
         metavar="N",
         least=1,
         most=65536,
-        help="For --best: concurrent requests. Default: 32.",
+        help="Number of concurrent requests for --best. Default: 32.",
     )
     context = option(
         int,
@@ -241,7 +243,7 @@ class PlanOptions(VerbOptions):
         metavar="L",
         least=1,
         most=MOST_TOKENS,
-        help="For --best: tokens per request (prompt plus output). Default: 4096.",
+        help="Tokens per request (prompt plus output) for --best. Default: 4096.",
     )
     strict = STRICT
     html = option(
@@ -259,16 +261,17 @@ class PlanOptions(VerbOptions):
 class DoctorOptions(VerbOptions):
     """The options of `speclaunch doctor`."""
 
-    overrides = repeated(
-        str,
-        metavar="RECIPE [key=value]…",
-        help="Recipe to check on this machine with all rules (`recipe=NAME`, `NAME` or the path of "
-        "a YAML file), and Hydra overrides.",
-    )
+    overrides = repeated(str, metavar=OVERRIDES.metavar, help=OVERRIDES.help)
     config_dir = CONFIG_DIR
     role = ROLE
     engine = ENGINES
-    hardware = HARDWARE
+    hardware = option(
+        str,
+        "--hardware",
+        metavar=HARDWARE.metavar,
+        section="Deployment",
+        help="Hardware for the rules. Default: this machine's.",
+    )
     models = MODELS
     online = ONLINE
     assume = ASSUME
@@ -285,17 +288,15 @@ class UpgradeOptions(VerbOptions):
         str,
         is_required=True,
         metavar="RECIPE [key=value]… | PATH…",
-        help="Recipe (`recipe=NAME`, `NAME` or the path of a YAML file) and Hydra overrides; or "
-        "scripts, manifests and directories, for a table of their deployments.",
+        help=f"{OVERRIDES.help} Or scripts, manifests and directories, for a table of deployments.",
     )
     to = required(str, "--to", metavar="VERSION", help="SGLang version to move to.")
     source = option(
         str,
         "--from",
         metavar="VERSION",
-        help="Current SGLang version. Default: the version of the recipe or image, else the "
-        "installed one. For a command without an image: the newest version that accepts the "
-        "command.",
+        help="Current SGLang version. Default: the recipe's or image's version, else the "
+        "installed one. For a command without an image: the newest that accepts it.",
     )
     run = flag(
         "--run",
@@ -313,7 +314,9 @@ class UpgradeOptions(VerbOptions):
         section="Output",
         help="Migrate the recipe's file, unless the verdict is `not safe`.",
     )
-    force = FORCE
+    force = flag(
+        "--force", section="Output", help="With --write: migrate despite errors or `not safe`."
+    )
     config_dir = CONFIG_DIR
     hardware = HARDWARE
     models = MODELS

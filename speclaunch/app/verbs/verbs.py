@@ -81,7 +81,7 @@ VERBS = (
         "plan:plan",
         "start_options:PlanOptions",
         "Show the effective settings with their reasons, the memory fit and the exact command."
-        "\n\nStarts nothing. Compares several recipes or versions (`--engine 0.5.12,0.5.23`).",
+        "\n\nStarts nothing. Can compare recipes and versions (`--engine 0.5.12,0.5.23`).",
         "recipe=eagle3_llama8b --hardware h100",
     ),
     Verb(
@@ -140,7 +140,7 @@ VERBS = (
         "run_options:BisectOptions",
         "Find the two engine versions between which a recipe stops passing a check.\n\nInstalls "
         "CPU engines as needed, and starts as few versions as possible. Rerun an interrupted "
-        "search to resume it. Exits 1 if the pair cannot be isolated.",
+        "search to resume it. Exits 1 if the two versions are not found.",
         "recipe=cpu_ngram --good 0.5.17 --bad 0.5.23 --check 'acceptance>=3'",
     ),
     Verb(
@@ -182,7 +182,7 @@ VERBS = (
         "watch:watch",
         "run_options:WatchOptions",
         "Watch the speculation of running engines: acceptance, speed, KV cache, ranks, events.\n\n"
-        "Reads /metrics (--enable-metrics), else /server_info and the log. Press Ctrl-C to quit.",
+        "Reads /metrics if enabled, else /server_info and the log. Press Ctrl-C to quit.",
         "eagle3_llama8b",
     ),
     Verb(
@@ -224,7 +224,7 @@ VERBS = (
         "releases:upgrade",
         "start_options:UpgradeOptions",
         "Show on one page whether a deployment can move to another engine version.\n\nCompares "
-        "the command, effective arguments, memory, refusals and known bugs; with --run, also "
+        "the command, effective arguments, memory, rule errors and known bugs; with --run, also "
         "the behavior of both versions. The verdict is `safe` (exit 0), `differs`, `not safe` "
         "or `unknown` (exit 1). For files and directories, prints one table.",
         "recipe=eagle3_llama8b --to 0.5.23 --hardware h100",
@@ -314,7 +314,7 @@ VERBS = (
                 "advisories:update",
                 "change_options:AdvisoriesUpdateOptions",
                 "Store newer advisories.\n\nReads advisories from a file, directory or https "
-                "address, and verifies them with the schema and a SHA-256 checksum. No other "
+                "address, and checks their schema and SHA-256 checksum. No other "
                 "command fetches advisories.",
                 "advisories.json",
             ),
@@ -345,7 +345,7 @@ VERBS = (
                 "prune",
                 "runs:prune",
                 "run_options:RunsPruneOptions",
-                "Delete the logs and journals of finished launches, except the newest.",
+                "Delete the logs and journals of all but the newest finished launches.",
                 "--keep 5",
             ),
         ),
@@ -497,8 +497,8 @@ VERBS = (
                 "check",
                 "models:check",
                 "change_options:ModelsCheckOptions",
-                "Compare the stored facts with the hub.\n\n"
-                "Exits 1 if a fact is stale, or missing on the hub.",
+                "Compare the stored facts with Hugging Face.\n\n"
+                "Exits 1 if a fact is stale or could not be compared.",
                 "--update",
             ),
         ),
