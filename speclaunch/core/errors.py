@@ -16,7 +16,7 @@ command_line: tuple[str, ...] | None = None
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every verb, part of the command-line contract."""
+    """Exit codes of all commands, on which scripts may rely."""
 
     CLEAN = 0
     FAILED = 1

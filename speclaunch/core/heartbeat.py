@@ -102,7 +102,7 @@ class Growth:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.expected = expected
-        """The total number of bytes if known. May be set and increased later."""
+        """Total number of bytes to expect; None if unknown. May be set or increased later."""
         self._folders, self._suffix, self._clock = folders, suffix, clock
         self._sizes: dict[str, int] = {}
         self._before = self._count()

@@ -25,7 +25,7 @@ MOST_BYTES = 16 << 20
 """Limit of a body in bytes, unless the caller sets a limit."""
 _HEADER_BYTES = 64 << 10
 _ERROR_BYTES = 64 << 10
-"""Limit of an error response's body. The rest is dropped."""
+"""Limit of an error response's body in bytes. Further bytes are dropped."""
 _CHUNK = 1 << 16
 _SHOWN = 200
 _ERROR = 400

@@ -24,10 +24,10 @@ installed engine."""
 ABSENT = "-"
 FILE, DIRECTORY, _OTHER = "f", "d", "o"
 FAILED = "!"
-"""Prefix of an error number."""
+"""Prefix of the error number in the state of a failed read."""
 _UNSETTLED_NS = 3_000_000_000
-"""A file that changed less than 3 s ago may change again without a new time stamp, because network
-and FAT file systems have a resolution of up to 2 s."""
+"""Nanoseconds after a change during which a file may change again without a new time stamp, because
+network and FAT file systems have a resolution of up to 2 s."""
 NO_DIGEST = "-"
 
 
@@ -115,8 +115,7 @@ LOOKS: dict[str, Callable[[str], str]] = {
 class Now:
     """The current state of recorded reads. Each path is read only once for all results.
 
-    `installed`: returns the installed engine's catalogue version. It is called only if one was
-    recorded.
+    `installed`: returns the installed engine's catalogue version; called only if a read needs it.
     """
 
     def __init__(self, installed: Callable[[], str | None]) -> None:
