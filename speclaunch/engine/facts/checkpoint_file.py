@@ -116,7 +116,7 @@ class CheckpointFile(Struct, frozen=True):
     """
     source: str
     read: str
-    """Date of reading, YYYY-MM-DD."""
+    """Date on which the source was read, YYYY-MM-DD."""
     config: Mapping[str, Any] = {}
     unread: tuple[str, ...] = ()
     """Keys of config.json that were not read, or `config` if no key was read."""
@@ -282,7 +282,7 @@ def _switch(value: object) -> bool | None:
 
 
 FOLDER = Path(".speclaunch", "models")
-"""Folder below the directory of the recipes, or below a parent directory."""
+"""Relative path of the folder for facts, next to the recipes or in a parent directory."""
 _MOST_FILES = 10_000
 """Maximum number of files listed in a folder."""
 

@@ -30,7 +30,7 @@ from speclaunch.engine.releases.versions import is_version, within
 _FILES = Path(__file__).parents[2] / "serving" / "cpu_engine"
 
 SGLANG_VERSION = "0.5.23"
-"""The default release."""
+"""The SGLang release of the default CPU engine."""
 
 TORCH = "torch==2.13.0"
 """Requirement for torch, which is installed in a separate step. The step may use an index of CPU
@@ -38,7 +38,7 @@ builds (``torch_index``), because PyPI's build includes CUDA (several gigabytes)
 """
 
 REQUIREMENTS = _FILES / "requirements.txt"
-"""All other packages of the default release, pinned, including dependencies of dependencies."""
+"""File with all other packages of the default release, pinned, including indirect dependencies."""
 
 _BEFORE_22 = "openai==2.6.1 tokenizers==0.22.2 transformers==5.12.1"
 
@@ -242,7 +242,7 @@ def disabled_models(venv: Path) -> list[str]:
 
 
 def site_packages(venv: Path) -> Iterator[Path]:
-    """Return the package folders of a virtual environment: one, in practice."""
+    """Yield the package folders of a virtual environment (one, in practice)."""
     return (venv / "lib").glob("python3.*/site-packages")
 
 

@@ -141,7 +141,7 @@ def choose_hardware(
     """Return the hardware of a recipe with `hardware.name: named`.
 
     - `explicit`: the value of `--hardware`.
-    - `machine`: called if the recipe leaves the choice to this machine. None leaves it unknown.
+    - `machine`: called if the recipe leaves the choice to this machine. None: unknown hardware.
     - `cpu`: the deployment runs on the CPU engine.
     - `here_first`: this machine takes precedence over the recipe, because `doctor` checks whether
       the recipe starts on this machine.

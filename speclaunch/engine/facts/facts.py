@@ -137,7 +137,7 @@ def merged(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> Mapping[str, A
 
 
 SHORT_DTYPES = {"half": "float16", "float": "float32"}
-"""Other names of data types, in configs and in the engine's arguments."""
+"""Data types by the short names that configs and the engine's arguments may use."""
 _TRANSFORMERS_5 = ">=0.5.10"
 """Releases that need transformers 5, which reads rope scaling differently."""
 
@@ -195,7 +195,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     block_size: int | None = None
     """Number of tokens that a DFLASH draft proposes per step."""
     has_token_map: bool | None = None
-    """True if a draft's weights include `d2t` (EAGLE-3). None: no index available."""
+    """True if a draft's weights include `d2t` (EAGLE-3); None if no file lists the weights."""
     has_dspark_folder: bool | None = None
     """True if the directory has a folder `dspark` with a draft (SGLang 0.5.23 searches for it)."""
     is_moe: bool | None = None
@@ -214,7 +214,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     quantization_config: Mapping[str, Any] = {}
     """The quantization object in the config, or in ModelOpt's file next to it."""
     config: Mapping[str, Any] = {}
-    """The flat config (text_config merged over the outer keys), for values without a field
+    """The flat config (text_config merged over the top-level keys), for values without a field
     above."""
     raw: Mapping[str, Any] = {}
     """The unmodified config."""

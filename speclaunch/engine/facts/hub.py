@@ -175,7 +175,7 @@ class HubClient:
         return host or "the hub"
 
     def file(self, path: str, most: int) -> bytes | None:
-        """Return a file; None if the model lacks it or it exceeds `most` bytes."""
+        """Return a file's content; None if the model lacks the file or it exceeds `most` bytes."""
         return self._read(path, most, {}, cut=False)
 
     def start(self, path: str, length: int) -> bytes | None:

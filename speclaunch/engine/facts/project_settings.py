@@ -45,7 +45,7 @@ _MAX_KEY_PARTS = 64
 _NOT_BARE = lazy(
     r"#[^\n]*|\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'", re.DOTALL
 )
-"""Comments and strings."""
+"""Matches comments and strings in TOML."""
 _LONG_KEY = lazy(rf"(?:[\w' \t-]*\.){{{_MAX_KEY_PARTS}}}")
 _LINE = lazy(r"line (\d+), column (\d+)")
 
@@ -189,7 +189,7 @@ class PlacedText(Struct, frozen=True):
 
 
 class Override(Struct, frozen=True):
-    """Settings for some paths: patterns as in `.gitignore`, relative to `folder`.
+    """Settings for the paths that match patterns, as in `.gitignore` and relative to `folder`.
 
     A setting of None means the file's general setting. `ignore` is added to the general setting.
     """
@@ -227,7 +227,7 @@ class ProjectSettings(Struct, frozen=True):
 
     @property
     def model_dirs(self) -> tuple[Path, ...]:
-        """Directories of checkpoints."""
+        """Directories in which checkpoints are searched."""
         return tuple(Path(folder.text) for folder in self.models)
 
 

@@ -169,7 +169,8 @@ class NoEngineError(LaunchError):
     failed: tuple[str, ...] = ()
 
     def for_user(self, cpu_engine: bool) -> NoEngineError:
-        """Return the same error with advice for the user. `cpu_engine`: True if it is installed."""
+        """Return the same error with advice for the user. `cpu_engine`: True if the CPU engine is
+        installed."""
         install = "" if cpu_engine else "`speclaunch engine install cpu`, then "
         which = "the installed CPU engine" if cpu_engine else "the CPU engine"
         found = NoEngineError(

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 from speclaunch.core import lazy
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Keys, and for arrays indexes: `("overrides", 0, "engine")`."""
+"""Keys and array indexes that lead to a value: `("overrides", 0, "engine")`."""
 
 _BARE = lazy(r"[A-Za-z0-9_-]+")
 _SCALAR = lazy(r"[^,\]}#\n]*")
@@ -60,7 +60,7 @@ def places(text: str) -> Places:
 
 
 class _Reader:
-    """Single-pass reader; tomllib has already checked the text between keys and values."""
+    """Single-pass TOML reader. tomllib has already checked the text between keys and values."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0

@@ -66,7 +66,7 @@ def hash_files(path: Path, *, verify: bool = False) -> tuple[HashedFile, ...]:
     """Return the files in a checkpoint's directory, sorted by name. `path` may also be a single
     file.
 
-    `verify`: read all files again. Raises LaunchError for a file that cannot be read.
+    `verify`: ignore cached digests. Raises LaunchError for a file that cannot be read.
     """
     stored = _stored()
     try:
