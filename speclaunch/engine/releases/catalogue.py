@@ -121,7 +121,7 @@ class Catalogue(Struct, frozen=True, dict=True):
     _variables_file: Path = DATA / "variables.json"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only the version: the other process loads the catalogue itself."""
+        """Pickle only the version, from which another process loads the catalogue."""
         return load, (self.version,)
 
     @cached_property

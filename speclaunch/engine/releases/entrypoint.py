@@ -38,9 +38,9 @@ CONFIG_SUFFIXES = (".yaml", ".yml")
 """Suffixes that a config file may have (`_validate_yaml_file` of server_args_config_parser.py, in
 all versions)."""
 _PARSER_SINCE = "0.5.8"
-"""The first release that recognizes switches. Before, `boolean_actions` is always empty, because no
-argparse action has an attribute `action` (server_args.py:4986 of 0.5.7): for every argument, true
-renders the flag alone and false renders nothing.
+"""The first release that recognizes switches. In earlier releases `boolean_actions` is always
+empty, because no argparse action has an attribute `action` (server_args.py:4986 of 0.5.7): for
+every argument, true renders the flag alone and false renders nothing.
 """
 _JSON_SINCE = "0.5.14"
 """The first release that writes a mapping as JSON (server_args_config_parser.py:155 `json.dumps`;
@@ -161,9 +161,9 @@ _PLAIN = frozenset(
         "keep_mm_feature_on_device",
     }
 )
-"""Flags deprecated only in their help text, which still use store_true. Others use
-DeprecatedStoreTrueAction or DeprecatedAliasStoreAction (0.5.10 server_args.py to 0.5.23
-arg_groups/argparse_actions.py).
+"""Deprecated flags that still use store_true, because only their help text mentions the
+deprecation. Other deprecated flags use DeprecatedStoreTrueAction or DeprecatedAliasStoreAction
+(0.5.10 server_args.py to 0.5.23 arg_groups/argparse_actions.py).
 """
 
 

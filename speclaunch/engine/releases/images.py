@@ -22,13 +22,15 @@ routes to every release of the engine.
 """
 
 _CUDA_SUFFIX = (("<0.4.8", "-cu124"), ("<0.5.3", "-cu126"))
-"""Tags with a CUDA suffix: v0.4.7.post1-cu124, v0.4.8.post1-cu126 … v0.5.2-cu126."""
+"""CUDA suffixes of image tags, by release: v0.4.7.post1-cu124, v0.4.8.post1-cu126 …
+v0.5.2-cu126."""
 _ROCM_SUFFIX = (
     ("<0.4.10", "-rocm630"),
     ("<0.5.3", "-rocm630-mi30x"),
     (">=0.5.3", "-rocm700-mi30x"),
 )
-"""ROCm suffixes: v0.4.9-rocm630, v0.4.10.post2-rocm630-mi30x, v0.5.3.post3-rocm700-mi30x."""
+"""ROCm suffixes of image tags, by release: v0.4.9-rocm630, v0.4.10.post2-rocm630-mi30x,
+v0.5.3.post3-rocm700-mi30x."""
 _NEWER_AMD = ("mi350", "mi355")
 """GPUs that use the image variant `-mi35x`, from 0.5.3 on."""
 

@@ -137,7 +137,7 @@ class _LoraAction(argparse.Action):
 
 
 class _Identity:
-    """A cache key for a catalogue that compares by identity."""
+    """A cache key that compares catalogues by identity."""
 
     __slots__ = ("catalogue",)
 

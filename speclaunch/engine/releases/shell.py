@@ -52,7 +52,7 @@ def shell_command(
 
 
 def exports(env: Mapping[str, str | None]) -> str:
-    """Return an environment as `export` and `unset` lines, with the same treatment of secrets."""
+    """Return an environment as `export` and `unset` lines, with secrets as in `shell_command`."""
     return "".join(
         f"unset {name}\n" if value is None else f"export {name}={shell_value(name, value)}\n"
         for name, value in env.items()

@@ -113,7 +113,7 @@ def _bound(version: str) -> _PlainKey | None:
 
 
 _CANDIDATES = 1000
-"""Higher than any release candidate's number."""
+"""A number that is higher than any release candidate's."""
 _COMPARED = (">=", "<=", "<", ">")
 """Operators of PEP 440 that are compared here. packaging handles the others (`==`, `~=`,
 wildcards)."""

@@ -78,7 +78,7 @@ class DeclaredVariable(Struct, frozen=True):
 
 
 def is_ours(name: str) -> bool:
-    """True if the name is one of the engine's environment variables."""
+    """True if an environment variable of this name belongs to the engine."""
     return bool(_OURS.match(name)) or (name.isupper() and bool(_SPECULATIVE.search(name)))
 
 
@@ -434,7 +434,7 @@ def _loaded(
 
 
 def _dead_locals(tree: ast.Module, dead: frozenset[str]) -> frozenset[ast.AST]:
-    """Return the statements that only compute a carrier field that nothing loads.
+    """Return the statements that only compute a field in ``dead``, which nothing loads.
 
     ``--decoupled-spec-*`` (0.5.15 on) are an example: ``PortArgs.init_new`` packs them into
     ``decoupled_spec_ipc_config``, and no code reads that field.
