@@ -38,7 +38,7 @@ class Architectures(Struct, frozen=True):
     version: str
     """Release that the data describes."""
     exact: bool
-    """True if that is the requested version."""
+    """True if `version` is the requested version."""
     registered: frozenset[str]
     """Architectures that the release implements."""
     mtp_default_draft_path: frozenset[str]

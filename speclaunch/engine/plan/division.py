@@ -190,10 +190,9 @@ def _expert_groups(
 def _expert_blocks(
     plan: Plan, checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks
 ) -> Undivided | None:
-    """Return an expert width that the engine rejects in every model, from the config alone; None
-    if there is none (`check_quantized_moe_compatibility`, 0.5.6 model_executor/model_runner.py:585
-    to 0.5.23 model_executor/model_runner_components/moe_ep_setup.py:136). Raises
-    UnknownValueError."""
+    """Return the config's expert width if the engine rejects it in every model, else None
+    (`check_quantized_moe_compatibility`, 0.5.6 model_executor/model_runner.py:585 to 0.5.23
+    model_executor/model_runner_components/moe_ep_setup.py:136). Raises UnknownValueError."""
     block = _stated_block(checkpoint)
     width = config.optional("moe_intermediate_size")
     within = _within(plan, ranks)

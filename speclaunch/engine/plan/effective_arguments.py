@@ -40,13 +40,13 @@ class ArgumentOutcome(StrEnum):
     ACCEPTED = "given"
     """The engine accepts the user's value unchanged."""
     DEFAULT = "default"
-    """Not set: the parser's default."""
+    """The argument is not set. The parser's default applies."""
     FILLED = "filled"
-    """Not set: the engine computes the value."""
+    """The argument is not set. The engine computes a value."""
     CHANGED = "changed"
-    """Set by the user, but the engine runs with another value."""
+    """The user sets a value, but the engine runs with another value."""
     UNKNOWN = "unknown"
-    """Depends on a missing fact."""
+    """The effective value depends on a missing fact."""
 
 
 class EffectiveArgument(Struct, frozen=True):
@@ -72,7 +72,7 @@ class EffectiveArgument(Struct, frozen=True):
 
     @property
     def notable(self) -> bool:
-        """True if a short report shows it: set, changed, unknown, or always important."""
+        """True if a short report shows the argument: set, changed, unknown, or always important."""
         return self.outcome is not ArgumentOutcome.DEFAULT or self.name in _RANK
 
 

@@ -150,7 +150,7 @@ def _bigger(predictor: Predictor, smallest: Mapping[str, Any]) -> Alternative | 
 
 
 def needs(rank: RankBudget) -> int:
-    """Return the bytes of everything except the KV cache and free memory."""
+    """Return the bytes of all uses on a rank except the KV cache and free memory."""
     idle = {MemoryUse.FREE, MemoryUse.TARGET_KV, MemoryUse.DRAFT_KV}
     return sum(share.size.bytes for share in rank.shares if share.use not in idle)
 
@@ -365,7 +365,8 @@ def _suggestion(
 
 RUNNING = "max_running_requests"
 REQUESTS, TOKENS_EACH = 32, 4096
-"""Typical load of a chat server, assumed if the user specifies none."""
+"""Number of requests, and tokens per request, on a typical chat server. Assumed for unset
+values."""
 _DIGITS = 1000
 """Fractions are multiples of 1/1000, because the engine accepts three digits."""
 

@@ -235,7 +235,7 @@ OBJECTIVE = (
 NARROW = 0.02
 """A range of fractions up to this width uses its middle; a wider range uses its upper end."""
 LEAST_WIDTH = 0.002
-"""Minimum width of a range to search: the engine accepts only three decimal places."""
+"""Minimum width of a range to search, because the engine accepts only three decimal places."""
 _PREFERRED = (Steppable.TREE, Steppable.GRAPHS, Steppable.CHUNK, Steppable.POOL)
 """Settings to preserve after the running requests, most valuable first."""
 

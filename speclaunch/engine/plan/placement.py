@@ -23,9 +23,9 @@ class Ranks(Struct, frozen=True):
     attention: int = 1
     """Parts of the attention heads and the KV cache, among the ranks that share a batch."""
     stages: int = 1
-    """Pipeline stages."""
+    """Number of pipeline stages."""
     experts: int = 1
-    """Groups of ranks that hold different experts."""
+    """Number of rank groups that hold different experts."""
     dense: int = 1
     """Parts of the MLPs of dense layers (`moe_dense_tp_size`)."""
     head: int = 1

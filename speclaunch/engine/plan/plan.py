@@ -109,7 +109,7 @@ class Plan(Struct, frozen=True, dict=True):
 
     @property
     def catalogue(self) -> Catalogue:
-        """The argument catalogue of that version."""
+        """The argument catalogue of the engine version."""
         return self.request.catalogue
 
     def once(self, compute: Callable[[Plan], T]) -> T:

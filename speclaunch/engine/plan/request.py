@@ -262,7 +262,7 @@ class Request(Struct, frozen=True):
     unseen: str | None = None
     """Reason why further arguments may be in an unread file; None if there is no such file."""
     argv: tuple[ArgvToken, ...] = ()
-    """The args for that version's parser."""
+    """The args for the parser of the engine version."""
     server_context: ServerContext | None = None
     """The server context; None if the file describes none."""
     lock_differences: tuple[Problem, ...] = ()

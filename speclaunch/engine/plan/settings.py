@@ -13,7 +13,7 @@ __all__ = ["NoSuchArgumentError", "Settings", "UnknownValueError"]
 
 
 class NoSuchArgumentError(KeyError):
-    """A query for an argument or variable that no release has: a bug in speclaunch."""
+    """Error in speclaunch: a query for an argument or variable that no release has."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -204,7 +204,7 @@ def may_be_offloaded(plan: Plan) -> bool:
 
 
 _CLOSE = 0.03
-"""Share of the initially free memory. If less remains free, the fit is close."""
+"""Share of the initially free memory. A fit that leaves less memory free is close."""
 
 
 def budget(plan: Plan) -> MemoryBudget:

@@ -25,7 +25,7 @@ from speclaunch.engine.plan.topics.target import halved
 MOST_LAYERS = 4096
 """Maximum number of layers in a model, to limit the work for an implausible config."""
 ROUTED_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-"""Keys that state the number of routed experts."""
+"""Config keys that state the number of routed experts."""
 ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 _SWITCHED = ("DeepseekVL2ForCausalLM", "DeepseekOCRForCausalLM")

@@ -147,7 +147,7 @@ class Terms(Struct, frozen=True):
     corpus: SizeEstimate
     """Size of NGRAM's corpus, which on a CPU is in the engine's own memory."""
     reserved: int
-    """Memory subtracted from the pool's budget: for images (0.5.18 and later), and for
+    """Bytes subtracted from the pool's budget: for images (0.5.18 and later), and for
     `HOST_LOSS`."""
     pool: PoolSettings
     target_graphs: SizeEstimate

@@ -82,7 +82,7 @@ def context_length(plan: Plan) -> int:
 
 
 def gather(plan: Plan) -> GatheredSizes:
-    """Return all sizes of a plan, known and unknown."""
+    """Return the known sizes of a plan, and the reasons for unknown sizes."""
     found = GatheredSizes()
     found.device = found.collect(lambda: devices(plan))
     draft = found.collect(lambda: has_draft(plan))

@@ -130,7 +130,8 @@ def divide_chunks(working: Working) -> None:
 _WITHOUT_OVERLAP = frozenset({"NGRAM", "DFLASH", "FROZEN_KV_MTP"})
 """Algorithms that had no overlapped worker up to 0.5.13."""
 _MIXED = frozenset({"EAGLE", "EAGLE3", "DFLASH", "DSPARK"})
-"""`supports_mixed_chunk` (0.5.19 speculative/spec_info.py:132)."""
+"""Algorithms that support mixed chunks (`supports_mixed_chunk`, 0.5.19
+speculative/spec_info.py:132)."""
 
 
 def resolve_schedule(working: Working) -> None:

@@ -318,7 +318,7 @@ def _tokens_of_steps(working: Working) -> None:
 
 
 def _own_slots(working: Working) -> None:
-    """Set the depth that an IQuest Q1 draft states (`_handle_iquest_q1_mtp_draft`)."""
+    """Set the number of steps that an IQuest Q1 draft states (`_handle_iquest_q1_mtp_draft`)."""
     steps = working.value(STEPS)
     if steps is None:
         steps = speculation.draft_of(working, as_configured=True).config.get("num_draft_slots")

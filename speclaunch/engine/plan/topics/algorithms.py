@@ -27,7 +27,8 @@ _ADDED = (
     ("0.5.16", ("DSPARK",)),
     ("0.5.20", ("UNO",)),
 )
-"""Names that each release added (speculative/spec_info.py; before 0.5.12 the parser's choices)."""
+"""Algorithm names that each release added (speculative/spec_info.py; before 0.5.12 the parser's
+choices)."""
 FIRST_WITH = {name: since for since, names in _ADDED for name in names}
 """The first release with each algorithm name; `0` if all known releases have the name."""
 

@@ -42,9 +42,11 @@ _DETERMINISTIC_BACKENDS = (
     ("0.5.16", ("fa4",)),
     ("0.5.19", ("intel_xpu",)),
 )
-"""`DETERMINISTIC_ATTENTION_BACKEND_CHOICES`, by the release that added each."""
+"""Attention backends of deterministic inference (`DETERMINISTIC_ATTENTION_BACKEND_CHOICES`), by the
+release that added each."""
 _UNSHARED = frozenset({"flashinfer", "intel_xpu"})
-"""Backends that are not in `RADIX_SUPPORTED_DETERMINISTIC_ATTENTION_BACKEND`."""
+"""Backends that do not share prefixes deterministically: all that are not in
+`RADIX_SUPPORTED_DETERMINISTIC_ATTENTION_BACKEND`."""
 _FIRST_ABSORBING = frozenset({"fa3", "triton"})
 _ABSORBED = (
     ("0.5.4.post1", ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM")),
@@ -108,7 +110,7 @@ CHOSEN = ">=0.5.14"
 for caching their states (`_handle_mamba_radix_cache`, 0.5.23 arg_groups/overrides.py:446, 0.5.14
 server_args.py:4338)."""
 BUFFERED = ("extra_buffer", "extra_buffer_lazy")
-"""Strategies with a buffer in addition to the state cache."""
+"""State-caching strategies with a buffer in addition to the cache."""
 AMD_DROPS_CACHE = ">=0.5.11"
 """Releases that drop the state cache on AMD GPUs if speculation is used with a strategy without a
 buffer. On other GPUs they refuse to start (0.5.11 server_args.py:2451)."""

@@ -34,8 +34,8 @@ _SET_BY_TARGET = {
     "Step3p5ForCausalLM": ">=0.5.9,<0.5.11",
     "DeepseekV4ForCausalLM": ">=0.5.12,<0.5.14",
 }
-"""Targets for which the engine sets the variable itself if the user wrote EAGLE, not NEXTN, which
-becomes EAGLE only later (0.5.10 server_args.py:1794, 0.5.12
+"""Targets for which the engine sets SGLANG_ENABLE_SPEC_V2 itself, and the releases that do so. The
+user must have set EAGLE, because NEXTN becomes EAGLE only later (0.5.10 server_args.py:1794, 0.5.12
 arg_groups/deepseek_v4_hook.py:44)."""
 
 

@@ -132,7 +132,7 @@ def adaptive_refusal(settings: Settings) -> str | None:
 
 
 def _adaptive_refusals(settings: Settings) -> Iterator[str]:
-    """Yield the reasons in the engine's order."""
+    """Yield the reasons against adaptive speculation, in the engine's order."""
     algorithm = settings.algorithm
     if algorithm not in ADAPTIVE_ALGORITHMS:
         yield (
@@ -166,7 +166,7 @@ def candidate_steps(settings: Settings) -> tuple[int, ...]:
 
 
 FIRST_STEPS = 3
-"""Initial number of steps."""
+"""Initial number of draft steps of adaptive speculation."""
 
 
 def adaptive_fills_parameters(settings: Settings) -> bool:
