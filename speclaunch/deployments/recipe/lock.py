@@ -98,7 +98,7 @@ class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_d
     recipe: str
     """File name of the recipe in the lock's directory, or name of a shipped recipe."""
     role: str | None = None
-    """Role; None for a recipe without roles."""
+    """Role of the server; None for a recipe without roles."""
     overrides: tuple[str, ...] = ()
     """Overrides of the recipe, without secrets."""
     steps: Mapping[str, Any] = {}

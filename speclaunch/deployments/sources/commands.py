@@ -65,7 +65,7 @@ class CommandContext(Struct, frozen=True):
 
 
 class FoundCommand(Struct):
-    """Server or shell script that one command starts."""
+    """Server, router or shell script that a command starts."""
 
     invocation: Invocation | None = None
     router: RouterCommand | None = None

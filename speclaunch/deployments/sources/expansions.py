@@ -338,7 +338,7 @@ def _factor(tokens: Sequence[str], at: int) -> tuple[int, int]:
 
 
 def output_of(words: Sequence[str], most: int) -> str | None:
-    """Return the output of ``seq`` (`most` numbers) or ``echo``; None if unsupported.
+    """Return the output of ``seq`` (up to `most` numbers) or ``echo``; None if unsupported.
 
     For a program search (``command -v sglang``), return the program's name instead of its path.
     """

@@ -170,7 +170,7 @@ class Invocation(Struct, frozen=True):
     hardware: str | None = None
     """GPUs that the file assigns to the server, in the format of `--hardware`, or None."""
     directory: str | None = None
-    """Directory that its script enters first (`cd`), relative to the starting one, or None."""
+    """Directory that the script enters first (`cd`), relative to the initial directory, or None."""
     read_only: str | None = None
     """Reason why the file's format prevents edits of its tokens in place; else None."""
     server_context: ServerContext | None = None

@@ -197,7 +197,7 @@ def count(keys: Entries, name: str, document: Document) -> Setting | None:
 
 
 def below(site: Site, *keys: str) -> Entries:
-    """Return the innermost enclosing mapping at or listed at one of `keys`; empty if none."""
+    """Return the innermost enclosing mapping that is under one of `keys`; empty if none is."""
     return next((step for key, step in reversed(site.steps) if key in keys), {})
 
 

@@ -76,7 +76,7 @@ class JoinedDocument(Document):
         return 0
 
     def stretch(self, at: int) -> tuple[int, int]:
-        """Return the start and end of the file that contains the character."""
+        """Return the start and end offset of the file that contains the character."""
         if not self._parts:
             return super().stretch(at)
         index = self._part(at)

@@ -85,7 +85,7 @@ class Document:
         return self.offset(max(place.line - 1 - self.lines_above, 0), place.column - 1)
 
     def stretch(self, at: int) -> tuple[int, int]:  # noqa: ARG002
-        """Return the start and end of the file that contains the character."""
+        """Return the start and end offset of the file that contains the character."""
         return 0, len(self.text)
 
     def excerpt(self, start: int, text: str) -> Document:

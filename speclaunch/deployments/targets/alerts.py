@@ -79,7 +79,7 @@ def alerts_of(deployment: Rendering) -> tuple[RoleAlerts, ...]:
 
 
 def selector_of(deployment: Rendering, role: Role) -> str:
-    """Return the matchers of a role's series."""
+    """Return the PromQL matchers of a role's series."""
     own = f',role="{role.name}"' if deployment.has_roles else ""
     return f'job="{name_of(deployment)}"{own}'
 

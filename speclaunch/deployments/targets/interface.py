@@ -179,7 +179,7 @@ class Rendering(Struct, frozen=True):
     name: str
     description: str
     roles: tuple[Role, ...]
-    """At least one role."""
+    """Roles of the deployment, at least one."""
     router: RouterOptions | None = None
     options: DeployOptions = field(default_factory=DeployOptions)
     has_roles: bool = False
@@ -485,7 +485,7 @@ COMMENT = "#"
 """Prefix of keys that are comments. The value becomes a comment line above the next key."""
 _LINE = re.compile(r"^(\s*)(- )?'#[^']*': \d+\n", re.MULTILINE)
 _WIDTH = 96
-"""Width of a line with a comment."""
+"""Maximum characters of a comment line."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -540,7 +540,7 @@ def _comment(text: str, indent: int) -> str:
 
 
 def _marked(data: Any, comments: list[str]) -> Any:
-    """Return the data with a number for each comment, in the order of the text."""
+    """Return the data; a number replaces each comment, which is appended to `comments`."""
     if isinstance(data, Mapping):
         found: dict[Any, Any] = {}
         for key, value in data.items():

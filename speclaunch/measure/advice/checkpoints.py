@@ -372,7 +372,7 @@ class Inspection(Struct, frozen=True):
 
 
 def inspect_checkpoint(name: str, target: str | None, engine: str) -> Inspection:
-    """Inspect a checkpoint: a directory, a cached name, or a hub name.
+    """Return the inspection of a checkpoint: a directory, a cached name, or a hub name.
 
     Raises InputError if the checkpoint does not exist or has no safetensors file.
     """

@@ -267,7 +267,7 @@ class Demand(Struct, frozen=True):
 
 
 USUAL = Demand()
-"""Full context of the model and the engine's default concurrency."""
+"""Demand for the model's full context at the engine's default concurrency."""
 
 
 class PlacedArguments(Struct, frozen=True):

@@ -164,7 +164,7 @@ _LONGEST_ID = 200
 _MOST_SECONDS = 1e9
 _PROPOSED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
-"""Keys by release; 0.5.3 has neither.
+"""Keys of the acceptance histogram by release; 0.5.3 has neither.
 
 Source: managers/tokenizer_manager.py: 0.5.23 :3150, 0.5.18 :2777, 0.5.9 :1838.
 """

@@ -148,7 +148,7 @@ class FieldCounts(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ContractDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`speclaunch prove recipe=R --requests --output-format json`. `same`: exit 0."""
+    """JSON of `speclaunch prove recipe=R --requests`. `same`: true if the exit code is 0."""
 
     version: Literal[1] = 1
     speculative: str
@@ -399,7 +399,7 @@ class Pair:
 
     @cached_property
     def bases(self) -> tuple[Base, ...]:
-        """Prompts for the other cases: without any field, both servers answer identically."""
+        """Prompts for the cases, which both servers answer identically without any field."""
         found = []
         for prompt in _PROMPTS:
             base = self._base(prompt)

@@ -158,7 +158,7 @@ class WrongRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProofDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`speclaunch prove recipe=R --output-format json`. `samples` is null without `--samples`."""
+    """JSON of `speclaunch prove recipe=R`. `samples` is null without `--samples`."""
 
     version: Literal[1] = 1
     recipe: str

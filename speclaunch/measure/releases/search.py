@@ -214,7 +214,7 @@ class CheckedServer(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """A check. `evaluate` runs one evaluation, and may raise LaunchError."""
+    """Check of a running server. `evaluate` runs one evaluation and may raise LaunchError."""
 
     text: str
     evaluate: Callable[[CheckedServer, ReleaseAnswers | None], Evaluation]
