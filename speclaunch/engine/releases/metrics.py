@@ -44,7 +44,7 @@ class MetricNote(Struct, frozen=True):
     """The meaning of a metric's value in some releases."""
 
     meaning: str
-    """What the metric counts, when the engine updates it, and pitfalls."""
+    """Events or values that the metric counts, when the engine updates it, and pitfalls."""
     source: str
     """Release and file that the note is based on."""
     versions: str = ""
