@@ -126,7 +126,7 @@ def _below(directory: Path, name: str) -> Iterator[Path]:
 def hub_cache(environment: Mapping[str, str], home: Path | None = None) -> Path:
     """Return the download cache of the huggingface_hub library (constants.py).
 
-    `home`: the user's home directory. None: the current user's.
+    `home`: the home directory; None for the current user's.
     """
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if environment.get(variable):

@@ -345,7 +345,7 @@ _FILE = lazy(r"(?:[\w.-]{1,200}/){0,4}[\w.-]{1,200}\.safetensors\Z", re.ASCII)
 
 
 def fetch_tensors(name: str, revision: str = MAIN) -> StoredTensors:
-    """Return the tensors of a model on the hub. Takes at most two minutes. Raises
+    """Return the tensor headers of a model on the hub. Takes at most two minutes. Raises
     HubRefusedError."""
     return in_time(
         lambda deadline: _all_tensors(HubClient(name, revision, deadline)), _TENSOR_SECONDS

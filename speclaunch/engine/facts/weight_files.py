@@ -388,7 +388,8 @@ class CheckpointWeights(Struct, frozen=True):
 
 
 def read_weights(directory: Path) -> CheckpointWeights:
-    """Return the weights in a directory, from the index or else from the file headers."""
+    """Return the tensor names and bytes of a directory's weights, from the index or else the file
+    headers."""
     files = weight_files(directory)
     if is_file(directory / INDEX):
         try:
@@ -426,7 +427,7 @@ def weight_files(directory: Path) -> list[Path]:
 def loaded_files(directory: Path) -> list[Path]:
     """Return the files that the engine loads: those in the index, if there is one.
 
-    `filter_duplicate_safetensors_files` in srt/model_loader/weight_utils.py.
+    See `filter_duplicate_safetensors_files` in srt/model_loader/weight_utils.py.
     """
     files = weight_files(directory)
     try:

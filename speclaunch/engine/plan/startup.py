@@ -188,7 +188,7 @@ _MANY_SIZES = 52
 _PREFILL_GRAPHS = 600
 """Seconds to compile prefill graphs."""
 _DEEP_GEMM = 1200
-"""Seconds to compile DeepGEMM kernels: the engine logs "typically 10-20 mins" (0.5.23
+"""Seconds to compile DeepGEMM kernels. The engine logs "typically 10-20 mins" (0.5.23
 layers/deep_gemm_wrapper/compile_utils.py:171)."""
 _KERNELS = 300
 """Seconds to compile or tune kernels at the first start (Triton, FlashInfer)."""

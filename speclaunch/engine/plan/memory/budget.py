@@ -289,7 +289,8 @@ def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> Memory
 def _unbalanced(plan: Plan, found: GatheredSizes) -> PredictedFailure | None:
     """Return the failure if free memory differs too much between tensor-parallel ranks, or None.
 
-    0.5.7 model_runner.py:788. Earlier releases have the same check with a different variable name.
+    See 0.5.7 model_runner.py:788. Earlier releases have the same check with a different variable
+    name.
     """
     devices: tuple[Device, ...] = found.device or ()
     if int(plan.value("tp_size") or 1) < 2 or len(devices) < 2:

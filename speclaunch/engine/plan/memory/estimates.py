@@ -180,8 +180,8 @@ def _host(plan: Plan, hardware: Hardware) -> Device:
 _TOKEN_BYTES = int(memory.TOKEN * MIB)
 _CONSTANT = memory.OWN * MIB
 _WORKSPACE = 256 * MIB
-"""Minimum of activations: one attention backend's workspace (flashinfer's is 384 MiB, fa3's is
-smaller)."""
+"""Minimum bytes of activations: one attention backend's workspace (flashinfer's is 384 MiB, fa3's
+is smaller)."""
 _FEWEST_TOKENS = memory.FEWEST_TOKENS
 _DECODE = memory.DECODE_GRAPH * MIB
 _PREFILL = memory.PREFILL_GRAPH * MIB

@@ -329,8 +329,8 @@ def draft_size(plan: Plan, draft: Draft) -> MemorySize:
 def added_by_draft(plan: Plan, target: CountedLayers, draft: Draft) -> float:
     """Return the bytes per token that the engine's budget adds for the draft.
 
-    `DefaultPoolConfigurator`, `HybridSWAPoolConfigurator` (0.5.11 to 0.5.23 pool_configurator.py).
-    Raises UnknownValueError.
+    See `DefaultPoolConfigurator` and `HybridSWAPoolConfigurator` (0.5.11 to 0.5.23
+    pool_configurator.py). Raises UnknownValueError.
     """
     if plan.algorithm in BLOCK_FAMILY:
         return _added_by_dflash(plan, target, draft)

@@ -65,9 +65,9 @@ def element_of(
 ) -> Element:
     """Return the dtype that `kv_cache_dtype` resolves to. Raises UnknownValueError.
 
-    `configure_kv_cache_dtype` (0.5.23 mem_cache/kv_cache_dtype.py:34, 0.5.10 model_runner.py:1902,
-    0.4.6 :830) and, for sparse attention, `_dsa_kv_cache_dtype_default` (0.5.23
-    arg_groups/overrides.py:491, 0.5.4 server_args.py:1070).
+    See `configure_kv_cache_dtype` (0.5.23 mem_cache/kv_cache_dtype.py:34, 0.5.10
+    model_runner.py:1902, 0.4.6 :830) and, for sparse attention, `_dsa_kv_cache_dtype_default`
+    (0.5.23 arg_groups/overrides.py:491, 0.5.4 server_args.py:1070).
     """
     dtype = str(plan.value("kv_cache_dtype") or "auto")
     if draft:
@@ -524,7 +524,7 @@ def draft_of(plan: Plan) -> Draft | None:
 def counted_layers(plan: Plan, draft: Draft) -> int:
     """Return the number of draft layers in the engine's memory budget. Raises UnknownValueError.
 
-    `eagle_draft_num_layers` (0.5.23 spec_aux_hidden_state.py:174, 0.5.14 model_runner.py:446).
+    See `eagle_draft_num_layers` (0.5.23 spec_aux_hidden_state.py:174, 0.5.14 model_runner.py:446).
     Without a draft path, releases up to 0.5.19 count none; later releases count the number in the
     target's config.
     """

@@ -166,8 +166,8 @@ def serving_dtype(checkpoint: Checkpoint, dtype: object) -> str:
     """Return float16, bfloat16 or float32, from `dtype` and the checkpoint. Raises
     UnknownValueError.
 
-    `_get_and_verify_dtype` (0.5.23 configs/model_config.py:2284): with auto, float32 checkpoints
-    are served in float16, and Gemma's in bfloat16.
+    With auto, float32 checkpoints are served in float16, and Gemma's in bfloat16
+    (`_get_and_verify_dtype`, 0.5.23 configs/model_config.py:2284).
     """
     resolved = str(dtype or "auto").lower()
     resolved = SHORT_DTYPES.get(resolved, resolved)

@@ -31,7 +31,7 @@ def allocation_message(plan: Plan) -> str:
 
 
 def _no_tokens(plan: Plan, fraction: float) -> str:
-    """Return the engine's message for a KV cache of less than a page. sglang 0.5.23
+    """Return the engine's message for a KV cache of less than a page. See 0.5.23
     pool_configurator.py:96, 0.5.10 model_runner_kv_cache_mixin.py:57, 0.5.3 model_runner.py:1660,
     0.4.6 model_runner.py:899."""
     text = "Not enough memory. Please try to increase --mem-fraction-static."
@@ -125,9 +125,9 @@ with 3,966,095 tokens."""
 
 HOST_LOSS = 256 * MIB
 """Bytes of host memory that a CPU engine may lose while it loads weights, in addition to the
-weights. They reduce the pool's budget: the memory available after loading, minus a share of the
-memory available before (0.5.23 kv_cache_configurator.py:3007). Engines lost up to 80 MiB on a quiet
-host, and more on a busy host."""
+weights. They reduce the pool's budget, which is the memory available after loading, minus a share
+of the memory available before (0.5.23 kv_cache_configurator.py:3007). Engines lost up to 80 MiB on
+a quiet host, and more on a busy host."""
 
 
 class FractionDirection(StrEnum):

@@ -83,7 +83,7 @@ def _extra(plan: Plan) -> int:
 def running_requests(settings: SlotSettings, tokens: int, profiled: int, states: States) -> int:
     """Return the final `max_running_requests` of one attention rank.
 
-    `profiled`: tokens before the user's limit is applied. 0.5.23 kv_cache_configurator.py:3119,
+    `profiled`: tokens before the user's limit is applied. See 0.5.23 kv_cache_configurator.py:3119,
     0.5.10 model_runner_kv_cache_mixin.py:840, 0.5.9 :341 with tp_worker.py, 0.4.6 tp_worker.py:119.
     """
     limit = (

@@ -299,8 +299,8 @@ def config_bytes(checkpoint: Checkpoint) -> MemorySize:
 def _loaded_roles(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
     """Return the parts of a draft's checkpoint that remain in memory.
 
-    `init_lm_head` (0.5.23 eagle_worker_v2.py:336, 0.4.6 eagle_worker.py:125): EAGLE and MTP use the
-    target's embedding and head; EAGLE-3 uses the head only if the draft has none.
+    EAGLE and MTP use the target's embedding and head; EAGLE-3 uses the head only if the draft has
+    none (`init_lm_head`, 0.5.23 eagle_worker_v2.py:336, 0.4.6 eagle_worker.py:125).
     """
     if draft.is_mtp:
         return frozenset({WeightRole.MTP})

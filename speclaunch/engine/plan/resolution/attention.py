@@ -62,8 +62,8 @@ def resolve_attention(working: Working) -> None:
 def is_chosen_by_the_runner(working: Working) -> bool:
     """True if the model runner chooses the backend, after page size and parameters are final.
 
-    0.5.4 model_executor/model_runner.py:545. From 0.5.4.post1 server_args.py:1057 chooses the
-    backend before they are resolved.
+    See 0.5.4 model_executor/model_runner.py:545. From 0.5.4.post1 server_args.py:1057 chooses the
+    backend before both.
     """
     return working.in_versions("<0.5.4.post1")
 
@@ -351,8 +351,8 @@ def _is_nvfp4(working: Working) -> bool:
 def _of_dflash(working: Working) -> None:
     """Set the backend of a DFLASH draft: the user's, else the target's prefill backend.
 
-    A backend that the draft worker does not support is replaced, even the user's.
-    `_resolve_dflash_draft_attention_backend` (0.5.15 and later).
+    A backend that the draft worker does not support is replaced, even the user's
+    (`_resolve_dflash_draft_attention_backend`, 0.5.15 and later).
     """
     if working.in_versions("<0.5.15") or working.algorithm != "DFLASH":
         return

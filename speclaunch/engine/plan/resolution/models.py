@@ -84,7 +84,7 @@ def nemotron_h_has_defaults(working: Working) -> bool:
     """True if the engine chooses the backends for Nemotron-H with speculation: on Blackwell, if the
     user sets none for the target.
 
-    0.5.23 arg_groups/model_overrides/nemotron_h.py:125, 0.5.19 :99.
+    See 0.5.23 arg_groups/model_overrides/nemotron_h.py:125, 0.5.19 :99.
     """
     if working.in_versions("<0.5.19") or working.architecture not in NEMOTRON_H:
         return False
@@ -101,7 +101,7 @@ def nemotron_h_verifies_on_trtllm(working: Working) -> bool:
     """True if the engine chooses trtllm_mha with pages of 64 and a state buffer for Nemotron-H: for
     a chain on SM100.
 
-    0.5.23 arg_groups/model_overrides/nemotron_h.py:128, 0.5.19 :102.
+    See 0.5.23 arg_groups/model_overrides/nemotron_h.py:128, 0.5.19 :102.
     """
     chain = working.user_value("speculative_eagle_topk") in (None, 1)
     return chain and nemotron_h_has_defaults(working) and working.capability // 10 == 10

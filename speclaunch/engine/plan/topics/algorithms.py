@@ -15,8 +15,8 @@ EAGLE_FAMILY = EAGLE_HANDLER | {"FROZEN_KV_MTP"}
 BLOCK_FAMILY = frozenset({"DFLASH", "DSPARK"})
 """Algorithms whose draft model drafts a block at a time."""
 SPECULATIVE = EAGLE_HANDLER | BLOCK_FAMILY | {"NGRAM"}
-"""Algorithms whose batches the performance rules model; the engine limits their unset
-`max_running_requests` (FROZEN_KV_MTP has different batches)."""
+"""Algorithms whose batches the performance rules model. The engine limits their
+`max_running_requests` if it is not set. Excludes FROZEN_KV_MTP, whose batches differ."""
 
 _ADDED = (
     ("0", ("EAGLE", "EAGLE3", "NEXTN")),

@@ -59,8 +59,8 @@ def _sets_it(settings: Settings) -> bool:
 def has_worker(settings: Settings) -> bool:
     """True if the version has a V2 worker (with overlap) for the algorithm.
 
-    `create_worker` of 0.5.8 to 0.5.12 (speculative/spec_info.py:52), earlier the scheduler (0.5.7
-    managers/scheduler.py:502, 0.5.3 :669). Raises UnknownValueError.
+    See `create_worker` of 0.5.8 to 0.5.12 (speculative/spec_info.py:52), earlier the scheduler
+    (0.5.7 managers/scheduler.py:502, 0.5.3 :669). Raises UnknownValueError.
     """
     if settings.in_versions(ONLY_WORKERS):
         return settings.algorithm is not None
