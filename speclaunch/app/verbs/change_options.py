@@ -202,7 +202,7 @@ class DraftsOptions(VerbOptions):
         "--hardware",
         metavar=HARDWARE.metavar,
         section="Deployment",
-        help="Hardware to estimate the memory for, for example h100-80gb:8.",
+        help="Hardware for memory estimates, for example h100-80gb:8. Default: no estimates.",
     )
     models = MODELS
     online = ONLINE
@@ -256,7 +256,7 @@ class ModelsListOptions(VerbOptions):
     """The options of `speclaunch models ls`."""
 
     start = _START
-    index = flag("--index", help="Also list the index shipped with speclaunch.")
+    index = flag("--index", help="Also list the checkpoints in the index shipped with speclaunch.")
     output_format = OUTPUT_FORMAT
 
 
@@ -395,7 +395,7 @@ class JudgeAddOptions(VerbOptions):
         str,
         "--python",
         metavar="PATH",
-        help="Python interpreter whose SGLang `--from installed` uses.",
+        help="Interpreter for `--from installed`. Default: the interpreter that a launch uses.",
     )
     torch = flag("--torch", help="Use the CPU engine's torch, even if the judge does not need it.")
 

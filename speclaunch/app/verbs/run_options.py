@@ -419,7 +419,8 @@ class TuneOptions(VerbOptions):
         metavar="OBJECTIVE",
         default="latency",
         help="`latency` (one request at a time), `throughput@N` (N concurrent requests, or "
-        "several: `throughput@1,8,32`), or `goodput@N:ttft=MS,tpot=MS`.",
+        "several: `throughput@1,8,32`), or `goodput@N:ttft=MS,tpot=MS` (requests within these "
+        "latency limits).",
     )
     workload = option(
         str,

@@ -70,7 +70,7 @@ class LintOptions(VerbOptions):
         int,
         "--jobs",
         least=1,
-        help="Number of worker processes. Default: by the number of files and cores.",
+        help="Number of worker processes. Default: depends on files and cores.",
     )
     output_format = option(
         LintFormat,
@@ -100,15 +100,14 @@ class LintOptions(VerbOptions):
     only_deployments = flag(
         "--only-deployments",
         section="Files",
-        help="Skip files on the command line that contain no deployment. Exit 0 if no file "
-        "remains.",
+        help="Skip files on the command line that contain no deployment. Exit 0 if none remains.",
     )
     config = option(
         Path,
         "--config",
         metavar="FILE",
         section="Files",
-        help="Configuration file. Default: the nearest speclaunch.toml or pyproject.toml of each "
+        help="Configuration file. Default: the speclaunch.toml or pyproject.toml nearest to each "
         "file.",
     )
     no_config = flag(
@@ -151,7 +150,7 @@ class LaunchOptions(VerbOptions):
         "--dry-run",
         help="Print the exact command and environment. Start nothing.",
     )
-    ladder = flag("--ladder", help="With --dry-run: show the recovery steps if memory runs out.")
+    ladder = flag("--ladder", help="With --dry-run: show the recovery steps for memory failures.")
     smoke = flag(
         "--smoke",
         help="Start, verify, report and stop. Exit 0 if the engine serves. Required by --lock.",
@@ -184,7 +183,7 @@ class LaunchOptions(VerbOptions):
     )
     force = flag(
         "--force",
-        help="Start with unchanged settings, despite errors or a predicted out-of-memory failure.",
+        help="Start with unchanged settings, despite errors or insufficient memory.",
     )
     hardware = HARDWARE
     models = MODELS
@@ -222,12 +221,12 @@ class PlanOptions(VerbOptions):
         help="Show each value with its reason, and a bar chart of memory.",
     )
     everything = flag(
-        "--all", section="Output", help="Like --full, including arguments at their defaults."
+        "--all", section="Output", help="Like --full, with arguments at their defaults."
     )
     fit = flag("--fit", help="Propose the smallest change that makes the recipe fit in memory.")
     best = flag(
         "--best",
-        help="Recommend settings for the load that --requests and --context set.",
+        help="Recommend settings for the load set by --requests and --context.",
     )
     requests = option(
         int,
@@ -315,7 +314,9 @@ class UpgradeOptions(VerbOptions):
         help="Migrate the recipe's file, unless the verdict is `not safe`.",
     )
     force = flag(
-        "--force", section="Output", help="With --write: migrate despite errors or `not safe`."
+        "--force",
+        section="Output",
+        help="With --write: migrate despite errors or a `not safe` verdict.",
     )
     config_dir = CONFIG_DIR
     hardware = HARDWARE
