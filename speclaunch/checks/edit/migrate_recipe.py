@@ -142,7 +142,7 @@ def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -
     elif precedes(target.version, past.first):
         why = f"{name}: it exists from SGLang {past.first} on"
     elif became is not None and plain is not True and plain not in (False, None):
-        why = f"{name} is now {became.new}, and {plain!r} is not a valid value"
+        why = f"{name} is now {became.new}, which does not accept {plain!r}"
     elif flow or not is_single_line:
         why = f"{name} was removed: {_why(name, target, past.last)}"
     else:

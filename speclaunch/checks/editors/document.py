@@ -428,7 +428,7 @@ def check_document(
     if not (is_option or mentions_a_server(data)):
         return CheckedDocument(path)
     if len(data) > MAX_BYTES:
-        what = f"not checked: {len(data)} bytes, more than {MAX_BYTES >> 20} MiB"
+        what = f"not checked: the text has {len(data)} bytes, more than {MAX_BYTES >> 20} MiB"
         return _refused(path, "", InputError(what))
     reads.forget()  # read groups and checkpoints again, from the editor or the disk
     with reads.overlay(buffers):

@@ -105,7 +105,8 @@ def add(
     is replaced once the new judge has answered its first question. Raises InputError, LaunchError.
     """
     if not _NAME.fullmatch(name) or ".." in name:
-        raise InputError(f"{name[:80]!r} is not a valid judge name", help="use 0.5.18, for example")
+        help_ = "use a name such as 0.5.18"
+        raise InputError(f"{name[:80]!r} is not a valid judge name", help=help_)
     waiting = "another process is adding a judge: waiting"
     with locked(judges_home() / ".lock", lambda: tell(waiting)) as lock:
         sweep()
@@ -262,7 +263,7 @@ def _first(
     version = hello.get("sglang")
     if answer.accepted is not True or not isinstance(version, str):
         raise LaunchError(
-            f"the judge {name} does not accept a plain Llama: {answer.why or 'unknown reason'}",
+            f"the judge {name} rejects a plain command: {answer.why or 'unknown reason'}",
             help="pass the matching release, or a package whose dependencies are installed",
         )
     odd = [

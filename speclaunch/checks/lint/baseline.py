@@ -256,7 +256,7 @@ def _folder(path: Path) -> str:
 def _known(entry: Any) -> tuple[str, KnownFinding]:
     code, path, message, mark = (entry[name] for name in _TEXTS)
     if not all(isinstance(text, str) for text in (code, path, message, mark)):
-        raise TypeError("not a text")
+        raise TypeError("not a string")
     return mark, KnownFinding(code, path, message)
 
 

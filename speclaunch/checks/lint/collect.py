@@ -155,10 +155,10 @@ def _complaints(
     ignore: Ignore, selected: Collection[str] | None
 ) -> Iterator[tuple[FileCode, str, str]]:
     if not ignore.codes:
-        yield INVALID, "an ignore comment without a code", "it suppresses nothing"
+        yield INVALID, "the ignore comment has no code", "it suppresses nothing"
     elif not ignore.reason:
         why = "readers cannot know its purpose"
-        yield INVALID, "an ignore comment without a reason", why
+        yield INVALID, "the ignore comment has no reason", why
     for code in ignore.codes:
         meant = [known for known in known_codes() if known.startswith(code)]
         if not _CODE.match(code) or not meant:
@@ -166,7 +166,7 @@ def _complaints(
         elif code == REFUSES.code or code in ignore.used:  # engine checks differ between machines
             continue
         elif selected is None or all(known in selected for known in meant):
-            why = "it would silently suppress the next finding with that code"
+            why = "the comment would silently suppress the next such finding"
             yield UNUSED, f"no finding with the code {code} here", why
 
 

@@ -223,4 +223,4 @@ def patterns(texts: Sequence[str]) -> Any:
     try:
         return GitIgnoreSpec.from_lines(texts)
     except ValueError as error:
-        raise InputError(f"{', '.join(texts)}: not a pattern: {error}") from None
+        raise InputError(f"invalid pattern {', '.join(texts)}: {error}") from None

@@ -260,7 +260,7 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
                 message,
                 at=(setting.name,),
                 why="this version does not have the new name yet; speclaunch renders the old "
-                "one, so the recipe works in both",
+                "name, so the recipe works in both versions",
             )
             continue
         yield Verdict(
@@ -268,7 +268,7 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
             at=(setting.name,),
             why="the engine still accepts the old name, with a warning"
             if argument is not None
-            else "the engine does not know the old name; speclaunch renders the new one",
+            else "the engine does not know the old name; speclaunch renders the new name",
             fix=Fix(f"write {current}", safe=True),
         )
 
@@ -352,7 +352,7 @@ def repeated_argument(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{earlier.written} {earlier.value} is overridden: it is set again later",
             why=f"the last value wins: {last.written} {last.value}, line {last.place.line}",
-            fix=Fix("keep one of them"),
+            fix=Fix("remove one of the two"),
             place=earlier.place,
         )
 
@@ -399,7 +399,7 @@ def unreadable_model_overrides(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{_NAME} {what}",
         at=(_NAME,),
-        why="the engine parses it only when it loads the model's config, and fails there",
+        why="the engine parses this value when it loads the model's config, and then fails",
         fix=Fix("write a JSON object, in single quotes on a command line: '{\"key\": value}'"),
     )
 
@@ -417,9 +417,7 @@ def literal_secret(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"the file contains the value of {secret.name}",
             why="it remains in the repository's history, readable by anyone with access",
-            fix=Fix(
-                f"rotate the exposed secret, and read the new one from the environment ({example})"
-            ),
+            fix=Fix(f"rotate the secret, and read the new value from the environment ({example})"),
             place=replace(secret.place, column=column, hidden=True),
         )
 

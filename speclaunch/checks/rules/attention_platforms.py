@@ -42,7 +42,8 @@ def mla_backend(plan: Plan) -> Iterator[Verdict]:
     """Report a latent-attention backend for a model without latent attention, or vice versa."""
     for backend in _different(tuple(plan.user_value(name) for name in BACKENDS)):
         if _unfit(backend, plan.facts.target):
-            yield _verdict_of_mla_backend(backend, "target", Fix("use another backend"))
+            fix = Fix("let the engine choose the backend")
+            yield _verdict_of_mla_backend(backend, "target", fix)
     if plan.algorithm not in EAGLE_HANDLER:
         return
     draft = draft_checkpoint(plan)
@@ -50,7 +51,7 @@ def mla_backend(plan: Plan) -> Iterator[Verdict]:
         return
     for backend in _different(backends_of_draft(plan)):
         if _unfit(backend, draft):
-            fix = Fix("set a separate backend for the draft", set={DRAFT: "flashinfer"}, safe=True)
+            fix = Fix(f"set {DRAFT} to flashinfer", set={DRAFT: "flashinfer"}, safe=True)
             if not plan.has_argument(DRAFT):  # same either way: only the remedy differs
                 fix = Fix("use another backend for both, or SGLang 0.5.7 or later")
             yield _verdict_of_mla_backend(backend, "draft", fix)

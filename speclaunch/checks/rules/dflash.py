@@ -270,7 +270,7 @@ def domino_checkpoint(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"the Domino draft has {what}",
             at=(DRAFT_PATH,),
-            why="the engine reads it when it loads the draft, and refuses to rebuild the head",
+            why="the engine rebuilds the head from this config when it loads the draft, and stops",
             fix=Fix("use another draft, or another number of draft tokens"),
         )
 
@@ -366,8 +366,8 @@ def dflash_target_hook(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{name} cannot be the target of {plan.algorithm} in SGLang {plan.version}",
         at=("speculative_algorithm", "model_path"),
-        why="its class has no set_dflash_layers_to_capture; the engine refuses it after "
-        "loading the target",
+        why="its class has no set_dflash_layers_to_capture; the engine loads the target, then "
+        "stops",
         fix=Fix("use a newer engine, or another algorithm"),
     )
 
@@ -404,7 +404,7 @@ def domino_runtime(plan: Plan) -> Iterator[Verdict]:
             f"a Domino draft needs {what}",
             at=(name, DRAFT_PATH),
             why="the engine checks this after loading both models, and stops",
-            fix=Fix("correct it, or use a plain DFLASH draft", set=value),
+            fix=Fix(f"correct {name}, or use a plain DFLASH draft", set=value),
         )
 
 
@@ -460,7 +460,7 @@ def _experts(plan: Plan, backend: str) -> Iterator[Verdict]:
             at=(_RAGGED_MODE,),
             why="the engine refuses other modes if experts are distributed across ranks or "
             "prefill is coordinated across ranks",
-            fix=Fix("remove the variable; the default is static", env={_RAGGED_MODE: None}),
+            fix=Fix(f"unset {_RAGGED_MODE}: the default is static", env={_RAGGED_MODE: None}),
         )
     drafts = plan.user_value("speculative_moe_a2a_backend")
     if drafts not in (None, backend):
@@ -488,7 +488,7 @@ def dspark_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
             f"{_VARIABLE} does not work with DSPARK on a prefill server",
             at=(_VARIABLE, "pp_size"),
             why="the engine asserts: SGLANG_ENABLE_PP_SPEC does not support DSPARK PD prefill",
-            fix=Fix("unset the variable", env={_VARIABLE: None}, safe=True),
+            fix=Fix(f"unset {_VARIABLE}", env={_VARIABLE: None}, safe=True),
         )
     if not prefill:
         yield Verdict(

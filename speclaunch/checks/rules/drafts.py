@@ -360,7 +360,7 @@ def draft_quantization(plan: Plan) -> Iterator[Verdict]:
         fix=Fix(f"set {_DRAFT} to unquant", set={_DRAFT: "unquant"})
         if own
         else Fix(
-            "remove quantization: the target's config.json has it; the draft then inherits nothing",
+            "remove quantization: the target's config.json states it, and the draft inherits none",
             set={"quantization": None},
         ),
         # without the complete config, the quantization may be in a file that was not read
@@ -388,8 +388,8 @@ def not_a_draft(plan: Plan) -> Iterator[Verdict]:
         if head
         else "a complete language model does not read the target's hidden states",
         fix=Fix(
-            f"set a head in SGLang's layout{known_drafts(plan)}, or convert this one "
-            "(LlamaForCausalLMEagle)"
+            f"set a head in SGLang's layout{known_drafts(plan)}, or convert this head to "
+            "LlamaForCausalLMEagle"
         )
         if head
         else Fix("use STANDALONE", set={"speculative_algorithm": "STANDALONE"})

@@ -469,7 +469,7 @@ def _refused(
     if what != DRAFT:
         changes |= dict.fromkeys(BACKENDS[1:])
     return Verdict(
-        f"{', '.join(used)} is not audited for {plan.algorithm} in the unified memory pool: "
+        f"the unified memory pool does not support {plan.algorithm} on {', '.join(used)}: "
         f"{whose} needs one of {', '.join(sorted(allowed))}",
         at=(*at, POOL),
         why=f"the engine refuses: --enable-unified-memory + {plan.algorithm} requires {whose} on "

@@ -366,7 +366,9 @@ def chunked_prefill_pages(plan: Plan) -> Iterator[Verdict]:
             "page_size",
             fix=Fix(f"set it to {rounded}", set={"chunked_prefill_size": rounded}, safe=True)
             if chunk > 0
-            else Fix("set it to 0, which also disables chunks", set={"chunked_prefill_size": 0}),
+            else Fix(
+                "set it to 0, which also disables chunked prefill", set={"chunked_prefill_size": 0}
+            ),
         )
 
 

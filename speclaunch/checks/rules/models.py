@@ -100,7 +100,7 @@ def mtp_weights_missing(plan: Plan) -> Iterator[Verdict]:
         at=("model_path", "speculative_algorithm"),
         why="the engine does not log missing weights: the draft's layer remains uninitialized "
         "and its tokens are rejected",
-        fix=Fix("use a copy that contains the layer, or set speculative_draft_model_path to one"),
+        fix=Fix("use a copy with the layer, or set speculative_draft_model_path to such a copy"),
     )
 
 
@@ -236,7 +236,7 @@ def eagle3_small_target(plan: Plan) -> Iterator[Verdict]:
         return
     fails = len(captured) > 1
     yield Verdict(
-        f"EAGLE3 reads three target layers, but finds only {len(captured)} among {layers}",
+        f"EAGLE3 needs three different target layers, but finds {len(captured)} among {layers}",
         at=("model_path", "speculative_algorithm"),
         why="the draft receives too few hidden states and the first prefill fails"
         if fails
@@ -314,7 +314,7 @@ def cpu_offload(plan: Plan) -> Iterator[Verdict]:
         at=("cpu_offload_gb",),
         why="every forward pass of target and draft copies them; hybrid models crash on the first "
         "request (sglang issue #23150)",
-        fix=Fix("disable the offload or speculation", set={"cpu_offload_gb": None}),
+        fix=Fix("remove cpu_offload_gb, or disable speculation", set={"cpu_offload_gb": None}),
     )
 
 

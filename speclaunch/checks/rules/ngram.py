@@ -94,7 +94,7 @@ def ngram_external_corpus(plan: Plan) -> Iterator[Verdict]:
             at=(_BUDGET, "speculative_num_draft_tokens", _PATH),
             why="the engine refuses: speculative_ngram_external_sam_budget must be less than or "
             f"equal to speculative_num_draft_tokens - 1 ({tokens - 1}).",
-            fix=Fix("lower the budget, or draft more tokens", set={_BUDGET: tokens - 1}),
+            fix=Fix(f"set it to {tokens - 1}, or draft more tokens", set={_BUDGET: tokens - 1}),
         )
     if most <= 0:
         yield Verdict(

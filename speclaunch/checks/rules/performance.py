@@ -202,7 +202,10 @@ def no_graphs(plan: Plan) -> Iterator[Verdict]:
         at=tuple(found),
         why="drafting runs many small forward passes; without graphs their launches cost more "
         "than speculation saves",
-        fix=Fix("capture a few small sizes instead", set=dict.fromkeys(found)),
+        fix=Fix(
+            f"remove {' and '.join(found)}; to save memory, capture only a few small sizes",
+            set=dict.fromkeys(found),
+        ),
     )
 
 

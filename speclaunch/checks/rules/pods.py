@@ -254,7 +254,7 @@ def host_memory(plan: Plan) -> Iterator[Verdict]:
             f"{limit / _GIB:,.0f} GiB",
             at=tuple(name for name, _ in _POOLS),
             why="the server pins this memory at startup: the kernel kills the container "
-            "(OOMKilled, 137), or the engine refuses",
+            "(OOMKilled, 137), or the engine refuses to start",
             fix=Fix(f"raise the limit above {taken / _GIB + ranks * PROCESS:,.0f} GiB"),
             place=written.place,
         )
@@ -264,7 +264,7 @@ def host_memory(plan: Plan) -> Iterator[Verdict]:
             at=("tp_size",),
             why=f"each scheduler process needs at least {PROCESS} GiB before it loads anything: "
             "the kernel kills the container (OOMKilled, 137)",
-            fix=Fix("raise it to several GiB per rank, plus the size of /dev/shm"),
+            fix=Fix(f"raise it above {ranks * PROCESS:,.0f} GiB, plus the size of {SHARED}"),
             place=written.place,
             severity=Severity.WARNING,
         )

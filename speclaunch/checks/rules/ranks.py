@@ -114,8 +114,8 @@ def router_disaggregation(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict
             yield _verdict_of_router_disaggregation(
                 found.plans[sides.index(PREFILL)],
                 "the router is not configured for prefill and decode",
-                "it treats each as a complete server, and both refuse a request without its "
-                "partner's address: Disaggregated request received without bootstrap room id",
+                "it treats each server as complete, but both refuse requests without the partner's "
+                "address: Disaggregated request received without bootstrap room id",
                 "pass --pd-disaggregation with --prefill and --decode to the router",
                 found.router,
             )
@@ -123,8 +123,8 @@ def router_disaggregation(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict
             yield _verdict_of_router_disaggregation(
                 found.plans[0],
                 "the router expects prefill and decode servers, but has neither",
-                "it sends each request to a pair, but a server without disaggregation_mode has "
-                "no partner",
+                "the router sends each request to a pair, but a server without "
+                "disaggregation_mode has no partner",
                 "set disaggregation_mode on the servers, or remove --pd-disaggregation",
                 found.router,
             )

@@ -97,7 +97,7 @@ def prefill_coordination(plan: Plan) -> Iterator[Verdict]:
         at=(_COORDINATION, "speculative_algorithm"),
         why="the engine refuses: DP spec/prefill coordination requires single-layer EAGLE or "
         "EAGLE3 (0.5.22 and later: or DSPARK)",
-        fix=Fix("unset the variable", env={_COORDINATION: None}, safe=True),
+        fix=Fix(f"unset {_COORDINATION}", env={_COORDINATION: None}, safe=True),
     )
 
 

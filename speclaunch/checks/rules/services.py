@@ -246,8 +246,8 @@ def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
             Verdict(
                 "prefill and decode servers without a router",
                 at=("disaggregation_mode",),
-                why="each request must reach both servers, with the same room and the prefill "
-                "server's bootstrap address; neither server answers clients directly",
+                why="each request must reach both servers, with the same bootstrap room and the "
+                "prefill server's address; neither server answers clients directly",
                 fix=Fix("add sglang_router with --pd-disaggregation, or pass its file to lint"),
                 place=context_of(prefill).place,
                 others=(context_of(decode).place,),
@@ -468,7 +468,8 @@ def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
         elif not plan.value("enable_metrics"):
             yield Verdict(
                 f"{scrape.name} scrapes the server, which exports no metrics",
-                why="without enable_metrics, /metrics is 404: alerts and dashboards remain empty",
+                why="without enable_metrics, /metrics returns 404: alerts and dashboards remain "
+                "empty",
                 fix=Fix("add --enable-metrics"),
                 place=scrape.place,
                 others=written(plan, "enable_metrics"),

@@ -205,7 +205,7 @@ def token_map_ignored(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             "speculative_token_map is ignored with EAGLE3",
             at=("speculative_token_map",),
-            why="an EAGLE-3 draft has its own map: the engine logs that it ignores this one",
+            why="an EAGLE-3 draft has its own map: the engine logs that it ignores this map",
             fix=Fix("remove speculative_token_map", set={"speculative_token_map": None}, safe=True),
         )
 
@@ -464,8 +464,8 @@ def spec_v2_auto_topk(plan: Plan) -> Iterator[Verdict]:
         f"the engine chooses speculative_eagle_topk {topk} for this target, and SpecV2 of SGLang "
         f"{plan.request.version} verifies only topk 1",
         at=("speculative_algorithm", spec_v2.VARIABLE),
-        why="the engine checks topk before it chooses one, so it refuses nothing; the worker "
-        "treats the first tokens of the tree as the accepted path",
+        why="the engine checks topk before it chooses this value, so it does not refuse; the "
+        "worker treats the first tokens of the tree as the accepted path",
         fix=Fix(
             f"set the parameters: {steps} steps, topk 1, {steps + 1} draft tokens",
             set={
@@ -519,9 +519,9 @@ def spec_v2_without_effect(plan: Plan) -> Iterator[Verdict]:
 
 
 def _no_worker(plan: Plan, name: str, fix: Fix) -> Verdict:
-    able = "only EAGLE and EAGLE3 have one before 0.5.8"
+    able = "before 0.5.8 only EAGLE and EAGLE3 have such a worker"
     if plan.in_versions(spec_v2.STANDALONE_TOO):
-        able = "only EAGLE, EAGLE3 and STANDALONE have one"
+        able = "only EAGLE, EAGLE3 and STANDALONE have such a worker"
     return Verdict(
         f"{plan.algorithm or 'a server without speculation'} has no SpecV2 worker in SGLang "
         f"{plan.request.version}, but {name} requests one",

@@ -357,7 +357,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "models",
         algorithms=("EAGLE3",),
-        also={WARNING: "if one layer remains"},
+        also={WARNING: "if only one layer is read"},
     ),
     row(
         "SPL418",
@@ -595,7 +595,7 @@ RULES: tuple[Rule, ...] = (
     row("SPL862", "image-accelerator", ERROR, "pods"),
     row("SPL863", "shared-memory", WARNING, "pods"),
     row("SPL864", "gpu-requests", ERROR, "pods"),
-    row("SPL865", "host-memory", ERROR, "pods", also={WARNING: "for processes only"}),
+    row("SPL865", "host-memory", ERROR, "pods", also={WARNING: "for too many ranks"}),
     row("SPL866", "termination-grace", WARNING, "pods"),
     row("SPL867", "privileged", WARNING, "pods"),
     row("SPL868", "mounted-source", WARNING, "pods"),

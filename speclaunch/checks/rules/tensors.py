@@ -400,8 +400,8 @@ def _of(checkpoint: Checkpoint | None, argument: str) -> Iterator[Verdict]:
         yield Verdict(
             f"the index lists missing files: {', '.join(missing[:3])}",
             at=(argument,),
-            why="the tensors in them are missing; releases that do not check it leave these "
-            "weights uninitialized",
+            why="the tensors in these files are missing; releases that do not check for them leave "
+            "the weights uninitialized",
             fix=Fix("download the missing files"),
         )
 

@@ -64,9 +64,9 @@ def test_two_comments_for_one_finding_are_both_used() -> None:
 @rows(
     "comment, complaint",
     [
-        ("# speclaunch: ignore", "SPL092 an ignore comment without a code"),
-        ("# speclaunch: ignore[]", "SPL092 an ignore comment without a code"),
-        ("# speclaunch: ignore[SPL211]", "SPL092 an ignore comment without a reason"),
+        ("# speclaunch: ignore", "SPL092 the ignore comment has no code"),
+        ("# speclaunch: ignore[]", "SPL092 the ignore comment has no code"),
+        ("# speclaunch: ignore[SPL211]", "SPL092 the ignore comment has no reason"),
         ("# speclaunch: ignore[SPL999] x", "SPL092 unknown rule code SPL999"),
         ("# speclaunch: ignore[E501] x", "SPL092 unknown rule code E501"),
         (

@@ -95,7 +95,8 @@ class AuditGuard:
     def _written(self, path: str) -> None:
         real = os.path.realpath(path)
         if not (real + "/").startswith(str(self.scratch)) and real != "/dev/null":
-            raise PermissionError(errno.EACCES, "the judge may not write files", path[:200])
+            why = "the judge is not allowed to write files"
+            raise PermissionError(errno.EACCES, why, path[:200])
 
     def _executed(self, name: str) -> None:
         if name.startswith("<") or name.startswith(self.roots):
