@@ -37,7 +37,7 @@ ASK = option(
     "--ask",
     section="Facts",
     help="Engine check: run the release's own validation without starting the engine. `auto`, "
-    "the default, runs it only if that release is installed.",
+    "the default, runs it only if that release is installed; `always` requires it.",
 )
 
 
@@ -92,7 +92,7 @@ class LintOptions(VerbOptions):
         bool,
         "--exit-zero/--no-exit-zero",
         section="Output",
-        help="Exit 0 even if there are findings. Default: only for the SARIF format.",
+        help="Exit 0 despite findings. Default: only for the SARIF format.",
     )
     fix = flag("--fix", section="Fixes", help="Apply safe fixes.")
     unsafe_fixes = flag("--unsafe-fixes", section="Fixes", help="Apply all fixes, safe or not.")
@@ -250,7 +250,7 @@ class PlanOptions(VerbOptions):
         "--html",
         metavar="FILE",
         section="Output",
-        help="Also write the plan as an HTML page.",
+        help="Also write the plan as HTML.",
     )
     output_format = OUTPUT_FORMAT
     ask = ASK
@@ -269,7 +269,7 @@ class DoctorOptions(VerbOptions):
         "--hardware",
         metavar=HARDWARE.metavar,
         section="Deployment",
-        help="Hardware for the rules. Default: this machine's.",
+        help="Hardware to check against, such as h100:8. Default: this machine's.",
     )
     models = MODELS
     online = ONLINE
