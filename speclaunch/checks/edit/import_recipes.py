@@ -142,7 +142,7 @@ def _command_meaning(
 
 
 def _unevaluated(invocation: Invocation) -> frozenset[str]:
-    """Return the unevaluated tokens, and their values, as a recipe may contain them."""
+    """Return the texts of unevaluated tokens, and of the values in them."""
     words = [word.text for word in invocation.words if not word.evaluated]
     return frozenset((*words, *(word.partition("=")[2] for word in words)))
 

@@ -77,8 +77,8 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
     """Return the version of a command: `source`, else the image's, else one that accepts it.
 
     If several accept it, `to` is preferred (nothing changes then), then the newest. If none does,
-    the newest of those that reject the fewest arguments is returned. A version from the image or
-    --from is returned even if it rejects the command.
+    the newest of those that reject the fewest arguments is returned. `source`, or an image with
+    another version than `to`, decides even if that version rejects the command.
     """
     if source is not None:
         accepted = not refused(parse(load_catalogue(source)))

@@ -440,7 +440,7 @@ def _change(uri: str, version: int | None, edits: Sequence[TextEdit]) -> Workspa
 
 
 def _meant(checked: CheckedDocument, diagnostic: Diagnostic) -> ReportedFinding | None:
-    """Return a diagnostic's finding, by its number or else its message; None if it has gone."""
+    """Return a diagnostic's finding, by its number or else its message; None if there is none."""
     data = diagnostic.data
     number = data.get("number") if isinstance(data, Mapping) else None
     several = checked.found

@@ -262,7 +262,7 @@ class EngineJudge:
         """The worker's report about its release after loading."""
 
     def ask(self, questions: Sequence[EngineQuestion], *, seconds: float) -> list[EngineAnswer]:
-        """Return an answer for each question, in order; see `Judge`."""
+        """Return an answer for each question, in order. `seconds`: time limit of all questions."""
         deadline = time.monotonic() + seconds
         if self._process != os.getpid():
             self._leave_to_parent()
@@ -389,7 +389,7 @@ class EngineJudge:
         return EngineAnswer(None, self.release, why, "", "")
 
     def _loaded(self, deadline: float, failures: list[str]) -> JsonWorker:
-        """Return the worker, started and warm."""
+        """Return the worker; start it and load the release if needed."""
         if self._worker is not None:
             return self._worker
         folder = Path(tempfile.mkdtemp(prefix="speclaunch-judge-"))

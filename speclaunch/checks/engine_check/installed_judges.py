@@ -51,7 +51,7 @@ SITE = "site"
 
 
 class AddedJudge(Struct, frozen=True):
-    """Installed judge."""
+    """Record of an installed judge (`judge.json`)."""
 
     name: str
     """Name of a release or fork."""
@@ -172,7 +172,7 @@ def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
 
 
 def find_added_judge(version: str | None, python: Path | None) -> EngineJudge | None:
-    """Return the judge added for a version, or None; an interpreter's own judge is ignored."""
+    """Return the judge added for a version; None without one, or if `python` is set."""
     is_added = python is None and any(
         version in (added.release, added.name) for added in added_judges()
     )

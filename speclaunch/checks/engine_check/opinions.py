@@ -98,8 +98,8 @@ class Opinion(Struct, frozen=True):
 
 
 def inquire(command: QueryCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
-    """Return the inquiry whether `release` accepts a command and, if not, why. `blamed`: places
-    of speclaunch's own errors."""
+    """Return the inquiry into whether `release` accepts a command and, if not, why. `blamed`:
+    places of speclaunch's own errors."""
     answers = yield [command.question(machine) for machine in command.machines]
     open_ = next((answer for answer in answers if answer.accepted is None), None)
     taken = next((answer for answer in answers if answer.accepted), None)
@@ -447,7 +447,7 @@ class Verdicts:
         self._files = EntryFiles(str(folder), _MOST_BYTES, _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER)
 
     def get(self, name: str) -> EngineAnswer | None:
-        """Return the answer under a key; None if there is none."""
+        """Return the answer stored under a cache key; None if there is none."""
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(name)
             found = None if text is None else convert(json.loads(text), EngineAnswer)

@@ -64,7 +64,7 @@ class EngineAnswer(Struct, frozen=True):
 
 
 ANY_MACHINE = ("h200:8", "b200:8")
-"""Machines to emulate if the hardware is unknown; only a refusal on both counts."""
+"""Machines to emulate if the hardware is unknown. A refusal must occur on both."""
 STAND_INS = {
     "host": "127.0.0.1",
     "port": "30000",

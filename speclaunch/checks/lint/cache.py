@@ -65,7 +65,7 @@ class Cache:
         return digest(b"".join(b"%d:%b" % (len(part), part) for part in inputs))
 
     def get(self, name: str) -> Any:
-        """Return the value of a valid entry, or None."""
+        """Return an entry's value; None without a valid entry."""
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(name)
             if text is None:

@@ -93,7 +93,7 @@ def _refused(release: str, refusal: ReleaseRefusal, request: Request, *, is_name
 
 
 def _contradicted(release: str, request: Request, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield errors of the rules about arguments that the engine's parser accepted."""
+    """Yield a finding for each error of a rule about an argument that the parser accepted."""
     positions = {token.place.position for token in request.argv}
     for finding in findings:
         is_error = finding.code in _OF_THE_PARSER and finding.severity is Severity.ERROR

@@ -39,7 +39,8 @@ _FIRST = 16
 _FILES_A_PROCESS = 150
 """Minimum number of files for each process; fewer are faster in this process."""
 _ASKING_FILES_A_PROCESS = 40
-"""Minimum with the engine check: loading an engine takes as long as checking this many files."""
+"""Minimum number of files for each process with the engine check: loading an engine takes as long
+as checking this many files."""
 _MOST_PROCESSES = 8
 _CREDENTIAL = lazy(r"://[^/\s\"]*@")
 

@@ -340,7 +340,7 @@ def _is_for(recipe: Recipe, version: str, options: Options) -> bool:
 
 
 def _answers(pinned: str | None, version: str) -> bool:
-    """True if a stored catalogue's version covers the version that a recipe is pinned to."""
+    """True if a recipe that is pinned to `pinned` is checked for `version`."""
     return pinned is not None and named(pinned).held == version
 
 

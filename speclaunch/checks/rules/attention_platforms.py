@@ -149,7 +149,7 @@ def backend_hardware(plan: Plan) -> Iterator[Verdict]:
 
 
 def _effective(plan: Plan, name: str) -> str | None:
-    """Return an argument's effective backend, else the user's; some caches make fa3 triton."""
+    """Return an argument's effective backend (a cache may replace fa3), else the user's."""
     try:
         return attention_backend(plan, name)
     except UnknownValueError:  # a backend that the engine chooses always runs
@@ -459,7 +459,7 @@ _FAMILY = (
     "GlmMoeDsaForCausalLM",
     "LongcatFlashForCausalLM",
 )
-"""Architectures of `sparse_attention` whose arguments all releases check."""
+"""Architectures with sparse attention whose KV cache dtype all releases check."""
 
 
 @rule("SPL326")

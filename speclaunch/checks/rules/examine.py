@@ -75,7 +75,7 @@ _FLAG = lazy(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
 _OF_WORDS = "SPL0"
 """Prefix of rules about single tokens. They apply regardless of the other arguments."""
 BUG = "of a bug in this rule, please report it"
-"""Beginning of the reason if a rule raised an error."""
+"""Beginning of the reason for skipping a rule that raised an error."""
 
 
 def check_rules(plan: Plan, rules: Iterable[Rule]) -> RuleResults:
@@ -314,7 +314,7 @@ class Lookup(Struct, frozen=True):
     hardware: Hardware | None = None
     runtime: Runtime | None = None
     project: SettingsFrom = SettingsFrom()
-    """Settings files for the directories below them: model directories and assumptions."""
+    """Project settings of each directory: model directories and assumptions."""
 
     def facts(self, request: Request) -> Facts:
         """Return the known facts of a request."""

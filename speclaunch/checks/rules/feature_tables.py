@@ -177,7 +177,7 @@ PAIRS = (
 def _spreads_experts(plan: Plan) -> bool:
     """True if experts are spread over ranks.
 
-    Up to 0.5.0rc2 a backend suffices, even with one rank.
+    Up to 0.5.0rc2, also for one rank with an all-to-all backend.
     """
     early = plan.in_versions("<0.5.1")
     return parallel.expert_ranks(plan) > 1 or (early and is_on(plan, "moe_a2a_backend"))
@@ -438,7 +438,7 @@ def _of_target(plan: Plan) -> frozenset[str] | None:
 
 
 _LATENT_FIRST = frozenset({"triton", "trtllm_mla", "cutedsl_mla", "tokenspeed_mla"})
-"""Backends for DSPARK in 0.5.18 to 0.5.21."""
+"""Backends that the unified memory pool allows for DSPARK in 0.5.18 to 0.5.21."""
 
 
 def _latent(plan: Plan) -> frozenset[str]:

@@ -400,7 +400,7 @@ def priority_scheduling(plan: Plan) -> Iterator[Verdict]:
 
 
 _STORES = ("s3://", "gs://", "az://")
-"""Address prefixes of object stores, which the engine accepts as names (0.5.10 and later)."""
+"""Prefixes of object store addresses, which 0.5.10 and later accept as a served model name."""
 
 
 @rule("SPL262")

@@ -38,8 +38,8 @@ calls of `_handle_mamba_radix_cache`: 0.5.9 server_args.py:1524 to 1660, 0.5.10.
 server_args.py:1914 to 2060, 0.5.13.post1 server_args.py:2464 to 2594 and
 arg_groups/nemotron_h_hook.py:58, which leave `support_mamba_cache_extra_buffer` on)."""
 UNCHECKED = ">=0.5.8,<0.5.9"
-"""Releases whose checks of Qwen3-Next's extra_buffer are in the branch of Glm4Moe (0.5.8 and
-0.5.8.post1 server_args.py:1541), which Qwen3-Next does not reach."""
+"""Releases that do not check Qwen3-Next's extra_buffer: the check is in the branch of Glm4Moe
+(0.5.8 and 0.5.8.post1 server_args.py:1541)."""
 _HYBRID = {
     **_EXTRA_BUFFER,
     "FalconH1ForCausalLM": ">=0.5.7",
@@ -116,7 +116,7 @@ def mamba_cache(plan: Plan) -> Iterator[Verdict]:
 def _cache_is_off(plan: Plan) -> bool:
     """True if the prefix cache is off.
 
-    Decode servers have none from 0.5.11 on; 0.5.10 disables it only after its check.
+    Decode servers have none from 0.5.11 on; 0.5.10 disables it after checking the strategy.
     """
     decode = plan.value("disaggregation_mode") == "decode"
     return bool(plan.user_value("disable_radix_cache")) or (decode and plan.in_versions(">=0.5.11"))

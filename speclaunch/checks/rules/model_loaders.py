@@ -121,7 +121,7 @@ def _eagle3_place(version: str, *, tied: bool) -> Callable[[str], str | None]:
 def eagle(draft: Checkpoint, version: str) -> Loader | None:
     """Return the loader of `LlamaForCausalLMEagle` or `Qwen2ForCausalLMEagle`.
 
-    None if its config lacks a size.
+    None if the config lacks a size.
     """
     del version  # the same in all releases
     sizes = dimensions(draft)
@@ -495,5 +495,5 @@ def find_loader(checkpoint: Checkpoint, argument: str, *, drafts: bool) -> _Find
 
 
 def drafts_itself(checkpoint: Checkpoint) -> bool:
-    """True if its class drafts with its own layer and the loader is known."""
+    """True if a checkpoint's class has a draft layer, and the layer's loader is known."""
     return (checkpoint.architecture or "") in _LOADERS_LAYERS

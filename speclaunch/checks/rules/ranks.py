@@ -75,7 +75,7 @@ def _context(plan: Plan) -> ServerContext | None:
 def is_disaggregated(router: Router) -> bool | None:
     """True if a router is configured for prefill and decode; None if its options do not show it.
 
-    The renderer of a recipe configures its router.
+    A recipe's router is configured by the renderer.
     """
     option = router.options.get(_SWITCH)
     if option is not None and option.known:

@@ -361,7 +361,7 @@ def role_page_size(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 _AT = ("page_size", "attention_backend", "decode_attention_backend", "prefill_attention_backend")
-"""Arguments that decide the page size: a backend may have its own."""
+"""Arguments that decide the page size: some backends set their own."""
 _ROLE_PAGE_SIZE_COMPARED = ">=0.5.8"
 """Releases whose decode server compares page sizes when it first meets a prefill server."""
 

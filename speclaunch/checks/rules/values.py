@@ -296,7 +296,7 @@ def _yes(plan: Plan, since: str) -> tuple[str, ...]:
 
 
 _MADE_AS = {"EAGLE": ("EAGLE", "NEXTN")}
-"""Algorithm names that the index uses for an algorithm's drafts, if not only its own."""
+"""Names under which the index lists an algorithm's drafts, if not only under its own name."""
 _MOST_NAMED = 2
 
 

@@ -62,8 +62,8 @@ PACKAGES = {
     "setproctitle": "setproctitle 1.3.8",
 }
 """Modules of the CPU engine's packages that no verdict depends on, with the distribution and
-version that `importlib.metadata` reports there (cpu/requirements.txt). All other packages that a
-release looks for are absent, as in the CPU engine."""
+version that `importlib.metadata` reports in that engine (cpu/requirements.txt). All other packages
+that a release looks for are absent, as in the CPU engine."""
 
 
 def fill(module: types.ModuleType) -> None:

@@ -219,7 +219,7 @@ def ended(status: int, setting: dict[str, Any]) -> str:
 
 
 def collect(read: int, seconds: float) -> tuple[str, str]:
-    """Return a line from a pipe, and the reason if there is none. Both are empty if it ends."""
+    """Return a line from a pipe, or the reason for none. Both are empty if the pipe ends first."""
     deadline, chunks, size = time.monotonic() + seconds, [], 0
     while True:
         left = deadline - time.monotonic()
