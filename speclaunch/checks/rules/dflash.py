@@ -553,7 +553,7 @@ def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"DSPARK needs {_TOKENS} of at least 2, not {tokens}",
             at=(_TOKENS,),
-            why="one token is the target's own, and at least one is drafted",
+            why="DSPARK drafts at least one token, and verifies one more",
             fix=Fix("remove it: the block size sets it", set={_TOKENS: None}),
         )
         return

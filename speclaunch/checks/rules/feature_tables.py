@@ -34,7 +34,7 @@ class Number(Struct, frozen=True):
     on: Callable[[Plan], bool] = lambda _: True
     """True if the engine checks the number. Raises UnknownValueError."""
     requirement: str = ""
-    """What `allowed` requires, for messages. Empty: at least `least`."""
+    """Requirement of `allowed`, for messages. Empty: at least `least`."""
     allowed: Callable[[Any], bool] | None = None
 
     def allows(self, value: Any) -> bool:

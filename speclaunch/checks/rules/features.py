@@ -81,7 +81,7 @@ def streaming_session(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"SGLang {plan.request.version} refuses streaming sessions while SpecV2 runs",
             at=("enable_streaming_session", spec_v2.VARIABLE),
-            why="each request to open one fails: Streaming sessions are incompatible with "
+            why="each request to open a session fails: Streaming sessions are incompatible with "
             "speculative decoding v2 (overlap + speculative)",
             fix=Fix("unset SGLANG_ENABLE_SPEC_V2", env={spec_v2.VARIABLE: None}),
         )
@@ -484,7 +484,7 @@ def device_number(plan: Plan) -> Iterator[Verdict]:
         at=("device",),
         why="each worker stops: torch.distributed has no backend for such a device"
         if stops
-        else f"the ranks communicate through gloo, the fallback, not through the backend of {kind}",
+        else f"the ranks communicate through gloo instead of the backend of {kind}",
         fix=Fix(f"set device to {kind}; base_gpu_id selects the first GPU", set={"device": kind}),
         severity=Severity.ERROR if stops else Severity.WARNING,
     )

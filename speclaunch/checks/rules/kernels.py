@@ -204,7 +204,7 @@ def quantization_platform(plan: Plan) -> Iterator[Verdict]:
     if used == explicit:
         yield refused(message, engine_message, (NAME,), _ANOTHER)
     else:
-        fix = Fix("use a checkpoint with another quantization, or without any")
+        fix = Fix("use an unquantized checkpoint, or one with another quantization method")
         message = f"{target_of(plan).name}: {message}"
         yield refused(message, engine_message, ("model_path",), fix)
 
@@ -355,7 +355,7 @@ def _room(plan: Plan, backend: str) -> Iterator[Verdict]:
     if not text.isdigit() or chunk <= int(text):
         return
     yield refused(
-        f"the all-to-all backend {backend} sends {text} tokens per rank, fewer than a chunk of "
+        f"the all-to-all backend {backend} sends at most {text} tokens per rank, but a chunk has "
         f"{chunk}",
         f"{variable} (default {usual}) must be larger or equal to chunked_prefill_size",
         (_BACKEND, _CHUNK),

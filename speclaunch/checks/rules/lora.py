@@ -36,7 +36,7 @@ def lora_speculation(plan: Plan) -> Iterator[Verdict]:
             at=names,
             why="the engine refuses: LoRA is only compatible with NGRAM, EAGLE, NEXTN, EAGLE3, "
             "DFLASH, or DSPARK speculative decoding",
-            fix=Fix("use one of those algorithms, or remove the adapters"),
+            fix=Fix("use one of these algorithms, or remove the adapters"),
         )
         return
     for name, refused in _refused_with_adapters(plan):

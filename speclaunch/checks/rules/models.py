@@ -48,7 +48,7 @@ def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
             f"{target.architecture} speculates only with {' or '.join(allowed)}, not {written}",
             at=("speculative_algorithm",),
             why="the engine stops: AssertionError: Only EAGLE … supported for this model; "
-            "the check runs before NEXTN becomes EAGLE",
+            "the engine checks this before it replaces NEXTN with EAGLE",
             fix=Fix(
                 "set it to EAGLE, with topk 1", set={"speculative_algorithm": "EAGLE", _NAME: 1}
             ),
@@ -58,7 +58,7 @@ def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
             f"{target.architecture} needs an explicit {_NAME} of 1, not {plan.user_value(_NAME)}",
             at=(_NAME, "speculative_algorithm"),
             why="the engine stops: AssertionError: Only EAGLE speculative algorithm with topk == "
-            "1 is supported; the check runs before the engine chooses a topk",
+            "1 is supported; the engine checks this before it chooses a topk",
             fix=Fix(
                 "set topk to 1, with 3 steps and 4 draft tokens",
                 set={
@@ -333,7 +333,7 @@ def multi_layer_tree(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"multi-layer EAGLE drafts a chain of {steps} steps: {_TOKENS} {tokens} is not {steps + 1}",
         at=(_TOPK, _TOKENS, "enable_multi_layer_eagle"),
-        why="the engine stops while it starts: multi-layer EAGLE requires "
+        why="the engine stops during startup: multi-layer EAGLE requires "
         f"{_TOKENS} == speculative_num_steps + 1, got {tokens} and {steps}",
         fix=Fix(
             f"set {_TOPK} to 1, and {_TOKENS} to {steps + 1}", set={_TOPK: 1, _TOKENS: steps + 1}
@@ -436,7 +436,9 @@ def unnamed_class(plan: Plan) -> Iterator[Verdict]:
         at=("speculative_draft_model_path",),
         why="the engine reads the model class from it and fails on the draft's config: "
         "`'NoneType' object is not subscriptable`",
-        fix=Fix('set `architectures` there, for example to `["LlamaForCausalLMEagle3"]`'),
+        fix=Fix(
+            'set `architectures` in that config.json, for example to `["LlamaForCausalLMEagle3"]`'
+        ),
     )
 
 

@@ -84,7 +84,7 @@ def ngram_external_corpus(plan: Plan) -> Iterator[Verdict]:
             why="the engine refuses: it must be positive when "
             "--speculative-ngram-external-corpus-path is set.",
             fix=Fix(
-                f"set it to 1 to {tokens - 1}: the corpus then drafts some of the tokens",
+                f"set it to a value from 1 to {tokens - 1}, the tokens that the corpus may draft",
                 set={_BUDGET: max(1, (tokens - 1) // 2)},
             ),
         )
@@ -124,7 +124,7 @@ def ngram_limits(plan: Plan) -> Iterator[Verdict]:
                 at=tuple(explicit),
                 why="the engine accepts any number; the trie raises a RuntimeError after the "
                 "model is loaded",
-                fix=Fix("remove it: the default works", set=dict.fromkeys(explicit)),
+                fix=Fix("use the defaults, which work", set=dict.fromkeys(explicit)),
             )
 
 
@@ -186,7 +186,9 @@ def uno_model(plan: Plan) -> Iterator[Verdict]:
             at=(DRAFT_PATH,),
             why="the engine refuses: UNO reuses the target model and does not accept "
             "--speculative-draft-model-path.",
-            fix=Fix("remove it; set uno_lora_path to its LoRA", set={DRAFT_PATH: None}),
+            fix=Fix(
+                "remove it, and set uno_lora_path to the LoRA that drafts", set={DRAFT_PATH: None}
+            ),
         )
     if plan.value("uno_lora_path") is None:
         yield Verdict(
@@ -291,8 +293,8 @@ def _tree(tokens: int, topk: int, steps: int | None) -> str | None:
     limits = {
         f"{steps} steps need at least {steps + 1}": tokens > steps,
         f"a tree has at most {_MOST_TOKENS}": tokens <= _MOST_TOKENS,
-        f"with topk {topk} at most {_MOST_SLOTS // topk} fit": tokens * topk <= _MOST_SLOTS,
-        f"{steps} steps with topk {topk} make {capacity}": tokens <= capacity,
+        f"topk {topk} allows at most {_MOST_SLOTS // topk}": tokens * topk <= _MOST_SLOTS,
+        f"{steps} steps with topk {topk} draft at most {capacity}": tokens <= capacity,
         f"{steps} steps with topk {topk} keep {topk * (steps - 1) + 2}": tokens - 1
         <= topk * (steps - 1) + 1,
     }

@@ -110,7 +110,7 @@ def steps_without_topk(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"speculative_num_steps {steps} without speculative_eagle_topk",
         at=("speculative_num_steps",),
-        why="the engine sets topk only if speculative_num_steps is also missing; here it crashes: "
+        why="the engine sets topk only if speculative_num_steps is missing, too; otherwise it fails: "
         + (
             "'>' not supported between instances of 'NoneType' and 'int'"
             if plan.in_versions(">=0.5.2")
@@ -136,8 +136,8 @@ def tree_without_tokens(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"a draft tree ({steps} steps, topk {topk}) without speculative_num_draft_tokens",
         at=("speculative_eagle_topk", "speculative_num_steps"),
-        why="the engine sets it only for topk 1; here it remains unset, passes the argument "
-        "checks, and raises a TypeError while the engine starts",
+        why="the engine sets it only for topk 1; otherwise it remains unset, and startup fails "
+        "with a TypeError after the argument checks",
         fix=Fix(
             f"set speculative_num_draft_tokens to {tokens} (at most {tree_capacity(steps, topk)})",
             set={"speculative_num_draft_tokens": tokens},
@@ -206,8 +206,8 @@ def nonpositive_parameter(plan: Plan) -> Iterator[Verdict]:
             why="the draft model occupies memory, but every step verifies only one token"
             if idle
             else (
-                "without drafted tokens the engine concatenates an empty list, or requests a "
-                "negative number of them"
+                "without draft steps the engine concatenates an empty list, or requests a "
+                "negative number of tokens"
             ),
             fix=Fix("set it to 1 or more", set={"speculative_num_steps": 1}),
             severity=Severity.WARNING if idle else Severity.ERROR,
@@ -333,7 +333,7 @@ def replay_tree(plan: Plan) -> Iterator[Verdict]:
             at=(_REPLAY_TREE_NAME, _TOPK),
             why="the engine refuses: it requires a linear draft chain (--speculative-eagle-topk "
             "in {None, 1})",
-            fix=Fix(f"set {_TOPK} to 1: it drafts a chain", set={_TOPK: 1, _TOKENS: None}),
+            fix=Fix(f"set {_TOPK} to 1, which drafts a chain", set={_TOPK: 1, _TOKENS: None}),
         )
     elif plan.in_versions(">=0.5.16,<0.5.17"):
         yield from _ring(plan)

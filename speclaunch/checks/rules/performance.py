@@ -87,14 +87,14 @@ def graph_coverage(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"CUDA graphs cover {largest} requests, but up to {running} run at a time",
         at=(*sizing, "max_running_requests"),
-        why="larger batches are decoded without a graph, in target and draft"
+        why="target and draft decode larger batches without a graph"
         if explicit
         else f"max_running_requests is {WHEN_SPECULATING} when speculating; larger batches are "
         "decoded without a graph",
         fix=Fix(f"add sizes up to {running} to the list, or limit the running requests")
         if listed
         else Fix(
-            f"capture up to {running}, or limit the running requests", set={_MAXIMUM: running}
+            f"capture sizes up to {running}, or limit the running requests", set={_MAXIMUM: running}
         ),
         severity=Severity.WARNING if explicit and largest * _FEW < running else Severity.INFO,
     )
@@ -148,7 +148,7 @@ def padded_draft_graphs(plan: Plan) -> Iterator[Verdict]:
         return
     shown = "a size" if missing is None else f"a size (such as {missing[0]})"
     yield Verdict(
-        f"batches of {shown} without a graph are padded on FlashInfer",
+        f"FlashInfer pads batches of {shown} without a CUDA graph",
         at=("attention_backend", "decode_attention_backend", "cuda_graph_bs_decode"),
         why="before 0.5.3 padded draft batches cause illegal memory accesses (sglang issues "
         "#9888, #9521)",
@@ -180,9 +180,11 @@ def padding_switch(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         "disable_cuda_graph_padding adds no graph sizes when speculating",
         at=(_SWITCH,),
-        why="before 0.5.3 the size list for speculation ignores it; other batch sizes are decoded "
-        "without a graph",
-        fix=Fix("list the sizes, and remove disable_cuda_graph_padding", set={_SWITCH: None}),
+        why="before 0.5.3 it does not change the sizes for speculation; other batch sizes are "
+        "decoded without a graph",
+        fix=Fix(
+            "list the sizes in cuda_graph_bs_decode, and remove this switch", set={_SWITCH: None}
+        ),
     )
 
 

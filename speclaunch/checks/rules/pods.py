@@ -116,7 +116,7 @@ def _resource(plan: Plan, image: Image, written: Setting) -> Iterator[Verdict]:
     if vendor is not image.vendor:
         yield Verdict(
             f"the image is for {image.vendor.value} GPUs, but the pod requests {requested[0]}",
-            why="it has no kernels for another vendor's GPUs: the engine finds no device",
+            why="the image has no kernels for these GPUs: the engine finds no device",
             fix=Fix(f"use the image of this release for {vendor.value}"),
             place=written.place,
             others=(requested[1].place,),
@@ -264,7 +264,7 @@ def host_memory(plan: Plan) -> Iterator[Verdict]:
             at=("tp_size",),
             why=f"each scheduler process needs at least {PROCESS} GiB before it loads anything: "
             "the kernel kills the container (OOMKilled, 137)",
-            fix=Fix(f"raise it above {ranks * PROCESS:,.0f} GiB, plus the size of {SHARED}"),
+            fix=Fix(f"raise the limit above {ranks * PROCESS:,.0f} GiB, plus the size of {SHARED}"),
             place=written.place,
             severity=Severity.WARNING,
         )
@@ -290,7 +290,7 @@ def termination_grace(plan: Plan) -> Iterator[Verdict]:
         "when idle",
         why="it checks for the signal every 5 s, finishes all requests, then waits for its "
         "schedulers; an earlier kill cuts off answers",
-        fix=Fix("set it to the duration of the longest request, such as 300 s"),
+        fix=Fix("set the grace period to the duration of the longest request, such as 300 s"),
         place=written.place,
     )
 
@@ -379,8 +379,8 @@ def missing_rdma(plan: Plan) -> Iterator[Verdict]:
         f"{backend} transfers the KV cache, but the pod has neither an RDMA device nor the "
         "host's network",
         at=("disaggregation_transfer_backend", "disaggregation_mode"),
-        why="it falls back to TCP, or finds no device: the transfer of a long prompt takes "
-        "longer than its computation",
+        why="the backend finds no device, or falls back to TCP: the transfer of a long prompt's "
+        "KV cache then takes longer than its computation",
         fix=Fix("request the device plugin's resource (rdma/…), or use hostNetwork"),
         place=context_of(plan).place,
         others=written(plan, "disaggregation_mode"),

@@ -122,7 +122,7 @@ def router_disaggregation(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict
         elif disaggregated and not {PREFILL, DECODE} & {*sides}:
             yield _verdict_of_router_disaggregation(
                 found.plans[0],
-                "the router expects prefill and decode servers, but has neither",
+                "the router expects prefill and decode servers, but the deployment has neither",
                 "the router sends each request to a pair, but a server without "
                 "disaggregation_mode has no partner",
                 "set disaggregation_mode on the servers, or remove --pd-disaggregation",
@@ -183,7 +183,7 @@ def _compared(
             why="decode queries the ranks of prefill at this port, but no server listens there"
             if name == _BOOTSTRAP
             else "the router finds no server there",
-            fix=Fix(f"set it to {listening} in the router"),
+            fix=Fix(f"set {name} to {listening} in the router"),
             place=setting.place,
             others=tuple(_places(servers, name)),
         ),
@@ -373,7 +373,7 @@ def node_address(plan: Plan) -> Iterator[Verdict]:
             at=(NODES,),
             why="each host waits for the others on its own 127.0.0.1 until startup times out",
             fix=Fix(
-                "set it to the address of the first host on all hosts: --dist-init-addr HOST:PORT"
+                "on all hosts, set --dist-init-addr HOST:PORT to the address of the first host"
             ),
         )
 
@@ -474,5 +474,5 @@ def nodes_and_stages(plan: Plan) -> Iterator[Verdict]:
         at=(NODES, "pp_size"),
         why="the engine assigns entire stages to hosts, or entire hosts to stages, by integer "
         "division: some ranks never start, and the others wait for them",
-        fix=Fix("choose nnodes and pp_size so that one divides the other"),
+        fix=Fix(f"set pp_size to {nodes}, or so that one divides the other"),
     )

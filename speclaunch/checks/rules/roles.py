@@ -372,8 +372,8 @@ def _conflict_of_role_page_size(prefill: Plan, decode: Plan) -> Conflict | None:
         return None
     why = "each request fails in the decode server: RuntimeError: Page size mismatch"
     if not decode.in_versions(_ROLE_PAGE_SIZE_COMPARED):
-        why = "before 0.5.8 nothing compares them: pages are written to the wrong addresses, and "
-        why += "the output is wrong"
+        why = "before 0.5.8 SGLang does not compare them: it writes pages to the wrong addresses, "
+        why += "and the output is wrong"
     return Conflict(
         f"page_size is {ours} for decode and {theirs} for prefill",
         _AT,
@@ -417,7 +417,7 @@ def _conflict_of_role_kv_dtype(prefill: Plan, decode: Plan) -> Conflict | None:
         return None
     why = "each request fails in the decode server: RuntimeError: KV cache dtype mismatch"
     if not compared:
-        why = "before 0.5.10 nothing compares them: decode reads the bytes of one type as another"
+        why = "before 0.5.10 SGLang does not compare them: decode reads one type as another"
     return Conflict(
         f"kv_cache_dtype is {ours} for decode and {theirs} for prefill",
         ("kv_cache_dtype",),
@@ -448,7 +448,7 @@ def _conflict_of_role_model(prefill: Plan, decode: Plan) -> Conflict | None:
     return Conflict(
         f"revision is {ours or 'not set'} for decode and {theirs or 'not set'} for prefill",
         ("revision", "model_path"),
-        "decode continues from a KV cache of other weights: nothing compares them, and the "
+        "decode continues from a KV cache of other weights: SGLang does not compare them, and the "
         "output may differ",
         Fix("set the same revision in both roles"),
     )

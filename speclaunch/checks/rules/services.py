@@ -226,7 +226,7 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                 at=("disaggregation_mode",),
                 why="no request is answered: prefill stops after the first token, and decode waits "
                 "for a KV cache",
-                fix=Fix("list it under its actual role"),
+                fix=Fix("list the server under its actual role"),
                 place=upstream.place,
                 others=written(plan, "disaggregation_mode"),
             ),
@@ -244,11 +244,13 @@ def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
         yield (
             prefill,
             Verdict(
-                "prefill and decode servers without a router",
+                "the deployment has prefill and decode servers, but no router",
                 at=("disaggregation_mode",),
                 why="each request must reach both servers, with the same bootstrap room and the "
                 "prefill server's address; neither server answers clients directly",
-                fix=Fix("add sglang_router with --pd-disaggregation, or pass its file to lint"),
+                fix=Fix(
+                    "add sglang_router with --pd-disaggregation; ignore this if it runs elsewhere"
+                ),
                 place=context_of(prefill).place,
                 others=(context_of(decode).place,),
             ),

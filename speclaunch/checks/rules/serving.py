@@ -134,7 +134,7 @@ def slime_argument(plan: Plan) -> Iterator[Verdict]:
             f"slime ignores --sglang-{name.replace('_', '-')}",
             place=setting.place,
             why="slime itself sets this argument for its engines",
-            fix=Fix(f"use {option}, or remove it" if option else "remove it"),
+            fix=Fix(f"use {option} instead, or remove it" if option else "remove it"),
         )
 
 
@@ -222,6 +222,6 @@ def port_clash(plan: Plan) -> Iterator[Verdict]:
             why="the engine refuses: --grpc-port must differ from --port"
             if refused
             else "the second listener fails: address already in use",
-            fix=Fix("set different ports"),
+            fix=Fix(f"set {name} to another port"),
             severity=Severity.ERROR if refused else None,
         )

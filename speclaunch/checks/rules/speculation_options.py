@@ -95,7 +95,7 @@ def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
             why="the engine refuses: --speculative-use-rejection-sampling requires "
             "--speculative-eagle-topk=1.",
             fix=Fix(
-                "set speculative_eagle_topk to 1: it drafts a chain",
+                "set speculative_eagle_topk to 1, which drafts a chain",
                 set={"speculative_eagle_topk": 1, "speculative_num_draft_tokens": None},
             ),
         )
@@ -126,7 +126,7 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
         )
     if plan.value("enable_deterministic_inference") and _is_nondeterministic(plan):
         yield (
-            "is not deterministic",
+            "does not work with deterministic inference",
             ("enable_deterministic_inference",),
             "it is incompatible with --enable-deterministic-inference"
             + (" off CUDA" if plan.in_versions(">=0.5.23") else ""),
@@ -142,7 +142,7 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
     reduced = _reduced_vocabulary(plan)
     if reduced is not None:
         yield (
-            f"needs one vocabulary, and the draft has {reduced[0]} of the target's {reduced[1]}",
+            f"needs one vocabulary, but the draft has {reduced[0]} of the target's {reduced[1]}",
             ("speculative_draft_model_path",),
             "it requires the draft and target to share one vocab",
             {REJECTION: None, BLOCKS: None},
@@ -150,7 +150,7 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
 
     if plan.algorithm == "EAGLE" and plan.value(_MAP) is not None:
         yield (
-            f"needs one vocabulary, and {_MAP} reduces the draft's",
+            f"needs one vocabulary, but {_MAP} reduces the draft's",
             (_MAP,),
             "it requires the draft and target to share one vocab",
             {REJECTION: None, BLOCKS: None},
@@ -349,7 +349,9 @@ def draft_moe_runner(plan: Plan) -> Iterator[Verdict]:
             at=(_DRAFT_MOE_RUNNER_NAME,),
             why="the engine refuses: it is not supported: the LoRA MoE runner serves adapter "
             "traffic on the target model",
-            fix=Fix("remove it: the engine chooses one", set={_DRAFT_MOE_RUNNER_NAME: None}),
+            fix=Fix(
+                "remove it: the engine then chooses a runner", set={_DRAFT_MOE_RUNNER_NAME: None}
+            ),
         )
     if requested == "flashinfer_trtllm" and plan.in_versions(">=0.5.7,<0.5.12"):
         yield Verdict(
@@ -443,8 +445,8 @@ def _fallback(plan: Plan, topk: int) -> Verdict:
         "because spec v2 currently only supports topk = 1.",
         severity=Severity.WARNING,
         fix=Fix(
-            "set speculative_eagle_topk to 1, or accept this with disable_overlap_schedule: true; "
-            "SpecV2 verifies trees from 0.5.13"
+            "set speculative_eagle_topk to 1, or keep the tree with disable_overlap_schedule: "
+            "true; SpecV2 verifies trees from 0.5.13"
         ),
     )
 
@@ -490,7 +492,7 @@ def spec_v2_without_effect(plan: Plan) -> Iterator[Verdict]:
         on = plan.env_flag(VARIABLE)
         if not on:  # same either way: only the remedy differs
             away = Fix(
-                "remove it; disable_overlap_schedule selects the synchronous worker",
+                "remove it, and set disable_overlap_schedule for the synchronous worker",
                 set={"disable_overlap_schedule": True},
                 env={VARIABLE: None},
             )

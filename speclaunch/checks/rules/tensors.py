@@ -364,7 +364,7 @@ def nan_weights(plan: Plan) -> Iterator[Verdict]:
             f"{_message_of_empty_weights(broken)} not finite (NaN or infinity)",
             at=(found.argument,),
             why="one such value makes all outputs NaN, and no proposal is accepted",
-            fix=Fix("use a new copy of the weights"),
+            fix=Fix("use an earlier checkpoint, or a copy in bfloat16"),
         )
 
 
