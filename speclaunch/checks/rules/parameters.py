@@ -110,7 +110,7 @@ def steps_without_topk(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"speculative_num_steps {steps} without speculative_eagle_topk",
         at=("speculative_num_steps",),
-        why="the engine sets topk only if speculative_num_steps is missing, too; otherwise it fails: "
+        why="the engine sets topk only if speculative_num_steps is missing, too; else it fails: "
         + (
             "'>' not supported between instances of 'NoneType' and 'int'"
             if plan.in_versions(">=0.5.2")
