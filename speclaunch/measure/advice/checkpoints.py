@@ -306,7 +306,7 @@ def _needs_a_name(path: str) -> Problem:
         command = f"speclaunch models pull {path} --as ORGANIZATION/NAME"
         return Problem(f"{path} is a directory and needs a name", help=f"run `{command}`")
     if "/" in path:
-        remedy = "run where it exists: speclaunch models pull DIR --as ORGANIZATION/NAME"
+        remedy = "run `speclaunch models pull DIR --as ORGANIZATION/NAME` where the checkpoint is"
         return Problem(f"{path} is a path that does not exist on this machine", help=remedy)
     remedy = "name a recipe or a model: ORGANIZATION/NAME"
     return Problem(f"{path} names neither a recipe nor a model", help=remedy)
