@@ -363,7 +363,7 @@ def nan_weights(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{_message_of_empty_weights(broken)} not finite (NaN or infinity)",
             at=(found.argument,),
-            why="one such value makes all outputs NaN, and no proposal is accepted",
+            why="one such value makes all outputs NaN, and almost no proposal is accepted",
             fix=Fix("use an earlier checkpoint, or a copy in bfloat16"),
         )
 
