@@ -138,7 +138,7 @@ class Simple(Struct):
     declared: tuple[Assignment, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     end: str = ""
-    """Its terminator: ``;``, ``&``, ``&&``, ``||``, ``|``, a newline or nothing."""
+    """Terminator of the command: ``;``, ``&``, ``&&``, ``||``, ``|``, a newline or nothing."""
     end_at: int = 0
 
 
@@ -274,11 +274,11 @@ class Lexer:
         raise NotImplementedError
 
     def fail(self, message: str, at: int) -> NoReturn:
-        """Raise UnreadableCommandError."""
+        """Raise UnreadableCommandError with `message` and the place of `at`."""
         raise UnreadableCommandError(Problem(message, self.source.place(at)), at)
 
     def slip(self, what: str, at: int) -> None:
-        """Record a syntax error of a script and continue."""
+        """Record a syntax error if the script is strict; then continue."""
         if self.strict:
             help_ = "correct it; bash runs nothing after this error"
             self.slips.append(Problem(f"syntax error: {what}", self.source.place(at), help_))

@@ -91,7 +91,7 @@ class Document:
     def excerpt(self, start: int, text: str) -> Document:
         """Return the text from `start`, a line's beginning, as a document with the same places.
 
-        `text` must be as long as the original text. Its work is added to this document's.
+        `text` must be as long as the original text. Work on the excerpt counts for this document.
         """
         found = Document(text, self.shown, lenient=self.lenient)
         found.lines_above = self.place(start).line - 1
@@ -217,7 +217,7 @@ class WordPiece(Struct, frozen=True):
         return self.source.offset(self.start + (index if self.exact else 0))
 
     def with_owner(self, owner: SourceSpan | None, *, quoted: bool) -> WordPiece:
-        """Return the piece as part of a variable's value, or as quoted."""
+        """Return the piece with this `owner` and this value of `quoted`."""
         return replace(self, quoted=quoted, owner=owner)
 
     def slice(self, start: int, end: int) -> WordPiece:
