@@ -179,7 +179,7 @@ def _stated_checksum(source: str) -> str:
         text = _bytes_of(f"{path}.sha256{mark}{query}").decode("ascii", "replace")
     except InputError:
         hint = "pass --sha256, or put SOURCE.sha256 next to the source"
-        raise InputError(f"{source}: no checksum", help=hint) from None
+        raise InputError(f"{source} has no checksum", help=hint) from None
     return (text.split() or [""])[0]
 
 

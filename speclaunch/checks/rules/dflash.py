@@ -98,7 +98,7 @@ def dflash_draft_path(plan: Plan) -> Iterator[Verdict]:
     """Report DFLASH without a draft model."""
     if plan.value(DRAFT_PATH) is None:
         yield Verdict(
-            "DFLASH without speculative_draft_model_path",
+            "DFLASH needs speculative_draft_model_path",
             at=("speculative_algorithm",),
             why="the engine refuses: DFLASH speculative decoding requires setting "
             "--speculative-draft-model-path.",
@@ -515,7 +515,7 @@ def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
     if plan.in_versions(speculation.DSPARK_FOLDER) and _may_have_a_folder(target):
         raise UnknownValueError("unknown whether the target has a folder `dspark`")
     yield Verdict(
-        "DSPARK without speculative_draft_model_path, and the target includes no draft",
+        "DSPARK needs speculative_draft_model_path, because the target includes no draft",
         at=("speculative_algorithm",),
         why="the engine refuses: DSpark dense speculative decoding requires setting "
         "--speculative-draft-model-path.",

@@ -192,7 +192,7 @@ def uno_model(plan: Plan) -> Iterator[Verdict]:
         )
     if plan.value("uno_lora_path") is None:
         yield Verdict(
-            "UNO without uno_lora_path",
+            "UNO needs uno_lora_path",
             at=("speculative_algorithm",),
             why="the engine refuses: UNO requires --uno-lora-path.",
             fix=Fix("set uno_lora_path to the LoRA that drafts"),

@@ -76,7 +76,7 @@ def partial_parameters(plan: Plan) -> Iterator[Verdict]:
     if speculation.adaptive_fills_parameters(plan) or speculation.draft_sets_parameters(plan):
         return
     yield Verdict(
-        f"{' and '.join(explicit)} without speculative_num_steps",
+        f"{' and '.join(explicit)} need{'s' * (len(explicit) == 1)} speculative_num_steps",
         at=tuple(explicit),
         why="without speculative_num_steps the engine chooses all three values; if another is set, "
         "it stops with an AssertionError that has no message",
@@ -108,7 +108,7 @@ def steps_without_topk(plan: Plan) -> Iterator[Verdict]:
     if speculation.adaptive_fills_parameters(plan) or speculation.draft_sets_parameters(plan):
         return
     yield Verdict(
-        f"speculative_num_steps {steps} without speculative_eagle_topk",
+        f"speculative_num_steps {steps} needs speculative_eagle_topk",
         at=("speculative_num_steps",),
         why="the engine sets topk only if speculative_num_steps is missing, too; else it fails: "
         + (
@@ -134,7 +134,7 @@ def tree_without_tokens(plan: Plan) -> Iterator[Verdict]:
         return
     tokens = min(tree_capacity(steps, topk), 16)
     yield Verdict(
-        f"a draft tree ({steps} steps, topk {topk}) without speculative_num_draft_tokens",
+        f"a draft tree ({steps} steps, topk {topk}) needs speculative_num_draft_tokens",
         at=("speculative_eagle_topk", "speculative_num_steps"),
         why="the engine sets it only for topk 1; otherwise it remains unset, and startup fails "
         "with a TypeError after the argument checks",
@@ -264,7 +264,8 @@ def without_algorithm(plan: Plan) -> Iterator[Verdict]:
     if idle:
         names = [setting.written for setting in idle]
         yield Verdict(
-            f"{', '.join(names)} without speculative_algorithm: speculation is off",
+            f"speculation is off: {', '.join(names)} need{'s' * (len(names) == 1)} "
+            "speculative_algorithm",
             at=tuple(setting.name for setting in idle),
             why="without speculative_algorithm the engine ignores them silently and generates "
             "one token at a time",
@@ -287,7 +288,7 @@ def decoupled_speculation(plan: Plan) -> Iterator[Verdict]:
     missing = [name for name in _NEEDED if plan.user_value(name) is None]
     if role not in (None, "null") and missing:
         yield Verdict(
-            f"{_ROLE} {role} without {', '.join(missing)}",
+            f"{_ROLE} {role} needs {', '.join(missing)}",
             at=(_ROLE,),
             why="the engine refuses: --decoupled-spec-bind-endpoint, "
             "--decoupled-spec-connect-endpoints, and --decoupled-spec-rank are required",

@@ -94,7 +94,8 @@ def graph_coverage(plan: Plan) -> Iterator[Verdict]:
         fix=Fix(f"add sizes up to {running} to the list, or limit the running requests")
         if listed
         else Fix(
-            f"capture sizes up to {running}, or limit the running requests", set={_MAXIMUM: running}
+            f"set {plan.written_name(_MAXIMUM)} to {running}, or limit the running requests",
+            set={_MAXIMUM: running},
         ),
         severity=Severity.WARNING if explicit and largest * _FEW < running else Severity.INFO,
     )

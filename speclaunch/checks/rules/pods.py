@@ -305,7 +305,7 @@ def privileged(plan: Plan) -> Iterator[Verdict]:
         "the container is privileged",
         why="it can access all devices of the host, including other containers' GPUs, and escape "
         "to the host; the engine does not need that",
-        fix=Fix("remove it; for RDMA request the device and add the capability IPC_LOCK"),
+        fix=Fix("remove it; for RDMA, request the device and add the capability IPC_LOCK"),
         place=written.place,
     )
 

@@ -166,7 +166,7 @@ def _wrong_of_router_upstream(
             why=(
                 "connection refused: the router marks the server as unhealthy and sends it nothing"
             ),
-            fix=Fix("set the router's port to one that reaches the server"),
+            fix=Fix("set the router's port to a port that reaches the server"),
             place=upstream.port.place,
             others=(*written(plan, "port"), service.place),
         ),

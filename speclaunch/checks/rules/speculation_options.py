@@ -276,7 +276,7 @@ def draft_window_size(plan: Plan) -> Iterator[Verdict]:
         )
     elif sink is not None and window is None:
         yield Verdict(
-            f"{_SINK} {sink} without {_WINDOW}",
+            f"{_SINK} {sink} needs {_WINDOW}",
             at=(_SINK,),
             why="the engine refuses: --speculative-draft-sink-size requires "
             "--speculative-draft-window-size.",
