@@ -166,9 +166,10 @@ class RenderOptions(VerbOptions):
     acceptance = option(
         str,
         "--acceptance",
-        metavar="LENGTH|CERTIFICATE",
-        help="Expected acceptance length (tokens per verification) for alerts, or a measurement "
-        "named as in `bench show`. Default: the server's mean over the last day.",
+        metavar="LENGTH|MEASUREMENT",
+        help="Expected acceptance length (tokens per verification) for alerts, or the saved "
+        "measurement that contains it, as for `bench show`. Default: the server's mean over the "
+        "last day.",
     )
     output = option(
         Path,

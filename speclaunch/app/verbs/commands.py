@@ -128,7 +128,7 @@ class _Bench(TyperGroup):
         """Write the help of `bench run`, then the verbs below `bench`."""
         self.commands[BENCH_RUN].format_help(ctx, formatter)
         rows = [(name, command.get_short_help_str(200)) for name, command in self.commands.items()]
-        with formatter.section("Verbs"):
+        with formatter.section("Commands (speclaunch bench COMMAND …; default: run)"):
             formatter.write_dl(rows)
 
 

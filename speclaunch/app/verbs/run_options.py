@@ -560,9 +560,9 @@ class BisectOptions(VerbOptions):
         str,
         "--check",
         metavar="CHECK",
-        help="`start`, `'acceptance>=X'`, `same-output`, `contract` (effects of request fields), "
-        "or a quoted command that reads SPECLAUNCH_URL and exits 0 (good), 1 to 124 (bad) or 125 "
-        "(skip).",
+        help="`start`, `'acceptance>=X'`, `same-output`, `contract` (request fields work as in "
+        "--good), or a quoted command that reads SPECLAUNCH_URL and exits 0 (good), 1 to 124 "
+        "(bad) or 125 (skip).",
     )
     flaky = option(
         float,
@@ -570,9 +570,9 @@ class BisectOptions(VerbOptions):
         metavar="RATE",
         least=0,
         most=0.4,
-        help="Expected fraction of starts with a wrong result. bisect restarts releases until the "
-        "pair is 99% certain; with 0, it checks each release once. Default: start each release "
-        "once, and repeat its check until one result leads by four.",
+        help="Expected fraction of starts with a wrong result. bisect repeats starts until the two "
+        "versions are 99% certain; with 0, it checks each release once. Default: start each "
+        "release once, and repeat its check until one result leads by four.",
     )
     engine_python = ENGINE_PYTHON
     timeout = option(

@@ -37,7 +37,7 @@ ASK = option(
     "--ask",
     section="Facts",
     help="Engine check: run the release's own validation without starting the engine. `auto`, "
-    "the default, runs it only if that release is installed; `always` requires it.",
+    "the default, skips it if that release is not installed; `always` exits 2.",
 )
 
 
@@ -221,7 +221,7 @@ class PlanOptions(VerbOptions):
         help="Show each value with its reason, and a bar chart of memory.",
     )
     everything = flag(
-        "--all", section="Output", help="Like --full, with arguments at their defaults."
+        "--all", section="Output", help="Like --full, and show arguments at their defaults."
     )
     fit = flag("--fit", help="Propose the smallest change that makes the recipe fit in memory.")
     best = flag(
