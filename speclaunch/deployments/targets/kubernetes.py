@@ -99,13 +99,13 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
         yield Problem(
             f"{deployment.name} runs on the CPU engine, which is installed on this machine but in "
             f"no image: {target} cannot start it without speclaunch",
-            help="set deploy.image to an image that contains it, and deploy.speclaunch to `image`",
+            help="set deploy.image to an image with this engine, and deploy.speclaunch to `image`",
         )
     elif role.image is None:
         yield Problem(
             f"no official image contains the engine of {deployment.name} (SGLang "
             f"{role.rendered_args.version} for {role.vendor})",
-            help="set deploy.image to an image that contains it",
+            help="set deploy.image to an image with this engine",
         )
     for name in CHECKPOINTS:
         value = role.rendered_args.value(name)
@@ -122,14 +122,14 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
         if text is not None and _TEMPLATE in text:
             yield Problem(
                 f"{name} contains `{_TEMPLATE}`, which Helm and similar tools read as a template",
-                help="if it is JSON, write a space between the two braces",
+                help="write a space between the two braces if the value is JSON",
             )
     for name in _FILES:
         value = role.rendered_args.value(name)
         if value is not None:
             yield Problem(
                 f"{name} is the file {value}, which {target} does not copy into the container",
-                help="render without it, and mount it yourself",
+                help=f"render without {name}, and mount the file yourself",
             )
 
 

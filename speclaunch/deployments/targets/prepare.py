@@ -237,7 +237,7 @@ def _installed(
         override = f", or override the recipe's pin: --engine {installed}" if pinned else ""
         raise LaunchError(
             f"SGLang {version} was requested, but {runtime.interpreter} has {installed}",
-            help="install that version there, or set a different interpreter: engine.python=…"
+            help="install this version for the interpreter, or set another: engine.python=…"
             + override,
         )
     held = installed_catalogue(runtime) or installed
