@@ -246,7 +246,7 @@ def _by_omegaconf(raw: dict[Any, Any], provenance: RecipeProvenance, shown: str)
         path = tuple(re.split(r"[.\[\]]+", key.rstrip("]")))
         raise InputError(first_line(error), provenance.find(path) or Place(shown)) from error
     except RecursionError as error:
-        help_ = "set one of them to a plain value"
+        help_ = "replace an interpolation of the cycle with a value"
         raise InputError("values refer to each other in a cycle", Place(shown), help_) from error
     if missing:
         raise InputError(

@@ -240,7 +240,7 @@ def requested_load(
             )
         return None
     if fit:
-        raise InputError("--fit cannot be combined with --best", help="remove one of them")
+        raise InputError("--fit cannot be combined with --best", help="remove --fit or --best")
     if several:
         help_ = "name one recipe and one version"
         raise InputError("--best needs a single recipe and version", help=help_)
