@@ -2,7 +2,6 @@
 
 Recipes with common features are composed here, without Hydra (`quick_compose`); `hydra_compose.py`
 composes all others.
-Both have the same interface and give the same result.
 
 The defaults list may name configs (`- base`), group options (`- model: glm46`), `_self_` and
 `- override group: option`. A file may have a package (`# @package args`). Overrides may choose a

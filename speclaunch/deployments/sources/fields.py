@@ -80,7 +80,7 @@ class Field(Struct, frozen=True):
 
     @property
     def stretch(self) -> SourceSpan:
-        """Range in the file; of the first piece if the text comes from several places."""
+        """Range in the file, or the range of the first of several pieces."""
         if self.span is not None:
             return self.span
         first = self.pieces[0]
@@ -237,7 +237,7 @@ def starts_home(parts: Sequence[Part]) -> bool:
 
 
 def marked(pieces: tuple[WordPiece, ...], why: str) -> tuple[WordPiece, ...]:
-    """Return the pieces, marked as unknown for the reason `why` unless they have a reason."""
+    """Return the pieces, marked as unknown for `why` or an earlier reason."""
     return tuple(replace(piece, unknown=piece.unknown or why) for piece in pieces)
 
 

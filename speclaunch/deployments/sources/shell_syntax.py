@@ -274,11 +274,11 @@ class Lexer:
         raise NotImplementedError
 
     def fail(self, message: str, at: int) -> NoReturn:
-        """Raise UnreadableCommandError with `message` and the place of `at`."""
+        """Raise UnreadableCommandError with `message`."""
         raise UnreadableCommandError(Problem(message, self.source.place(at)), at)
 
     def slip(self, what: str, at: int) -> None:
-        """Record a syntax error if the script is strict; then continue."""
+        """Record a syntax error of a strict script."""
         if self.strict:
             help_ = "correct it; bash runs nothing after this error"
             self.slips.append(Problem(f"syntax error: {what}", self.source.place(at), help_))
