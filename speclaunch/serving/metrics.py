@@ -173,7 +173,7 @@ def read_metrics(client: EngineClient, seconds: float = _SECONDS) -> EngineMetri
     except ExpositionError as error:
         raise EngineError(f"{_PATH} {error}") from None
     if not samples:
-        raise EngineError(f"{_PATH} has no metric of SGLang")
+        raise EngineError(f"{_PATH} has no SGLang metrics")
     return engine_metrics(samples)
 
 

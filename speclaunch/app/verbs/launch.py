@@ -144,7 +144,7 @@ def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
     if as_json:
         raise InputError(
             f"{recipe.deployment.name} has several roles; JSON output supports one",
-            help=f"select one: --role {recipe.parts[0].role}",
+            help=f"select one, for example --role {recipe.parts[0].role}",
         )
     for number, role in enumerate(recipe.parts):
         if number:

@@ -106,7 +106,7 @@ def read_project_file(path: Path) -> ProjectFile:
     table = _own_table(document) if prefix else document
     if table is None:
         place = Place(shown_path(path))
-        raise InputError(Problem(f"{path.name} has no table [tool.speclaunch]", place))
+        raise InputError(Problem(f"{path.name} has no [tool.speclaunch] table", place))
     if not isinstance(table, Mapping):
         raise InputError(Problem("`tool.speclaunch` is not a table", Place(shown_path(path))))
     return ProjectFile(path, table, shown_path(path), prefix, places(text))

@@ -117,7 +117,12 @@ def refusal(status: int, code: str = "") -> Answer:
             "accept its license there, and set HF_TOKEN",
         ),
         (refusal(403, "GatedRepo"), "t", "it is gated", "accept its license there"),
-        (refusal(404, "RepoNotFound"), "t", "it is not on the hub, or private", "check its name"),
+        (
+            refusal(404, "RepoNotFound"),
+            "t",
+            "it does not exist on the hub, or is private",
+            "check its name",
+        ),
         (refusal(401), "", "or private (HTTP 401)", "check its name, or set HF_TOKEN"),
         (refusal(404, "RevisionNotFound"), "", "does not have this revision", None),
         (refusal(404, "EntryNotFound"), "", "config.json on the hub is missing", None),

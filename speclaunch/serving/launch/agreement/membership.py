@@ -133,7 +133,7 @@ class DirectoryStore:
                 raise RecordError(f"cannot read {path}: {error.strerror}") from None
             raise StoreError("read", error, self._path) from error
         if len(data) > _MAX_BYTES:
-            raise RecordError(f"{path} has more than {_MAX_BYTES >> 20} MiB")
+            raise RecordError(f"{path} is larger than {_MAX_BYTES >> 20} MiB")
         return data
 
     def names(self) -> list[str]:
