@@ -123,7 +123,7 @@ def refusal(status: int, code: str = "") -> Answer:
             "it does not exist on the hub, or is private",
             "check its name",
         ),
-        (refusal(401), "", "or private (HTTP 401)", "check its name, or set HF_TOKEN"),
+        (refusal(401), "", "or is private (HTTP 401)", "check its name, or set HF_TOKEN"),
         (refusal(404, "RevisionNotFound"), "", "does not have this revision", None),
         (refusal(404, "EntryNotFound"), "", "config.json on the hub is missing", None),
         (refusal(429), "", "HTTP 429", "set HF_TOKEN"),
