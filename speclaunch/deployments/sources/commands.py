@@ -330,6 +330,23 @@ _PIPED = lazy(r"\b(?:kubectl|oc|k3s)\b")
 _NO_SCRIPT = (".md", ".txt", ".rst", ".log", ".yaml", ".yml", ".json", ".py", ".toml", ".service")
 
 
+_ENDS = frozenset(("exit", "return", "die"))
+
+
+def stops(nodes: Sequence[Node], functions: Mapping[str, Function]) -> bool:
+    """True if the last command ends the script."""
+    for _ in range(4):
+        last = nodes[-1] if nodes else None
+        name = last.words[0].plain or "" if isinstance(last, Simple) and last.words else ""
+        if isinstance(last, Compound) and last.kind == "group":
+            nodes = last.branches[0].body
+        elif name in _ENDS or name not in functions:
+            return name in _ENDS
+        else:
+            nodes = functions[name].body
+    return False
+
+
 def here_script(
     node: Simple, fields: Sequence[Field], expander: Expander
 ) -> tuple[SourceText, bool, str] | None:

@@ -120,10 +120,23 @@ def _resources(node: yaml.Node | None, document: Document) -> dict[str, Setting]
         ids = entry.get("device_ids")
         count = pods.number_at(entry.get("count"), document)
         if isinstance(ids, yaml.SequenceNode):
-            found[_GPU] = Setting(len(ids.value), nodes.place(ids, document))
+            found[_GPU] = _listed_gpus(ids, document)
         elif count is not None:
             found[_GPU] = count
     return found
+
+
+def _listed_gpus(ids: yaml.SequenceNode, document: Document) -> Setting:
+    """Return the number of GPUs in `device_ids`. An item may list several (`"0,1"`).
+
+    Docker joins the items with commas (moby 18a2f3f, daemon/nvidia_linux.go).
+    """
+    items = [pods.setting(item, document) for item in ids.value]
+    unknown = next((item for item in items if item is not None and not item.known), None)
+    if unknown is not None:
+        return unknown
+    count = sum(len(str(item.value).split(",")) for item in items if item is not None)
+    return Setting(count, nodes.place(ids, document))
 
 
 def _volumes(keys: Entries, document: Document) -> Iterator[Volume]:

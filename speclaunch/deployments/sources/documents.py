@@ -110,6 +110,8 @@ _PROMPT = lazy(rf"^([ \t]*)({_PROMPT_TEXT})(?=\S)", re.MULTILINE)
 _QUOTED = lazy(r"^[ \t]*>+", re.MULTILINE)
 MENTIONS = lazy(rf"sglang|--speculative-|{VLLM}")
 
+_IMPORTS = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n){0,50}(?:import[ \t]+\w|from[ \t]+[\w.]+[ \t]+import\b)")
+"""Beginning of a Python program, in a block that declares no language or a shell."""
 _SESSIONS = frozenset({"console", "shell-session", "shellsession", "sh-session", "bash-session"})
 _TEXTS = (
     *("", "terminal", "text", "txt", "plain", "plaintext", "none"),
@@ -353,7 +355,7 @@ class _Reader(ReadingBuilder):
                 self._file(block, kind)
             elif kind is BlockKind.PYTHON:
                 self._program(block)
-            else:
+            elif not (_IMPORTS.match(block.source.text) and self._program(block)):
                 self._script(block, is_script=kind is BlockKind.SCRIPT)
         except InputError as error:
             if not SERVER.search(block.source.text):
@@ -395,14 +397,17 @@ class _Reader(ReadingBuilder):
         self.problems.extend((*reading.problems, *reading.unread))
         self.misread.extend(reading.misread)
 
-    def _program(self, block: Block) -> None:
+    def _program(self, block: Block) -> bool:
+        """Read a Python program. Return True if it starts a server."""
         where = block.source.where
         if not isinstance(where, int) or not starts_a_program(block.source.text.encode()):
-            return
+            return False
         from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
         part = self.document.indented(where, block.source.text)
-        self.invocations.extend(read_program(part).invocations)
+        found = read_program(part).invocations
+        self.invocations.extend(found)
+        return bool(found)
 
     def _prose(self, block: Block) -> None:
         reading = ScriptReader(parse(block.source), ShellScope(), None).read()

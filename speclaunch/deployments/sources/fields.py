@@ -309,7 +309,7 @@ class _Splitter:
 
 
 _TESTED = lazy(r"\$\{?([A-Za-z_]\w*)")
-_EMPTY = lazy(r"(?<!!)\s-z\s+\"?\$\{?([A-Za-z_]\w*)")
+_EMPTY_TEST = lazy(r"(?<!!)\s-([nz])\s+\"?\$\{?([A-Za-z_]\w*)")
 _NOT_EMPTY = "it is empty unless the environment sets it, as the condition requires"
 _SHOWN = 120
 """Maximum number of characters to show of a variable's possible values."""
@@ -419,19 +419,28 @@ class ShellScope(Struct):
 
         A branch under `[ -n "$X" ]` runs only if the environment sets X to a text.
         """
-        names = {*_TESTED.findall(condition)} - {*_EMPTY.findall(condition)}
-        empty = {
-            name: value
-            for name in sorted(names)
-            if (value := self.variables.get(name)) is not None and value.texts() == ("",)
-        }
-        for name, value in empty.items():
-            self.set(name, replace(value, pieces=None, why=_NOT_EMPTY))
+        empty = self.require(condition)
         try:
             yield
         finally:
             for name, value in empty.items():
                 self.set(name, value)
+
+    def require(self, condition: str, test: str = "") -> dict[str, Value]:
+        """Mark empty variables as unknown. Return their values.
+
+        `test`: only those after `-n` or `-z`; default: all except after `-z`.
+        """
+        tests = _EMPTY_TEST.findall(condition)
+        names = {name for kind, name in tests if kind == (test or "z")}
+        empty = {
+            name: value
+            for name in sorted(names if test else {*_TESTED.findall(condition)} - names)
+            if (value := self.variables.get(name)) is not None and value.texts() == ("",)
+        }
+        for name, value in empty.items():
+            self.set(name, replace(value, pieces=None, why=_NOT_EMPTY))
+        return empty
 
     def merge(self, alternatives: list[Changes], condition: str, *, complete: bool) -> None:
         """Merge the variables of branches after an `if`.

@@ -26,6 +26,7 @@ from speclaunch.deployments.sources.commands import (
     leftovers,
     look,
     prompt,
+    stops,
 )
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.expansions import MAX_TEXT, MAX_WORDS, is_false_comparison
@@ -313,6 +314,8 @@ class ScriptReader(ReadingBuilder):
         self.document.spend(sum(value.size for value in changes.values() if value))
         condition = f"only under the condition of line {span.place.line}"
         self.scope.merge([changes], condition, complete=False)
+        if stops((node,), self.scope.functions):
+            self.scope.require(span.text, "n" if test.end == "||" else "z")
 
     def _compound(self, node: Compound) -> None:
         if node.kind in ("subshell", "group"):
@@ -358,6 +361,9 @@ class ScriptReader(ReadingBuilder):
         where = "under the condition" if is_choice else "in the loop"
         self.document.spend(sum(value.size for c in outcomes for value in c.values() if value))
         self.scope.merge(outcomes, f"only {where} of line {line}", complete=complete)
+        for branch in node.branches:
+            if node.kind == "if" and stops(branch.body, self.scope.functions):
+                self.scope.require(branch.label.text, "z")
 
     def _simple(self, node: Simple, pipeline: SourceSpan | None) -> None:
         for assignment in (*node.assignments, *node.declared):

@@ -46,6 +46,26 @@ def test_a_tested_variable_is_not_empty_in_its_branch(script: str, known: bool) 
     assert found.words[3].evaluated
 
 
+@rows(
+    "script, known",
+    [
+        ('if [[ -z "$X" || -z "$Y" ]]; then\n  echo no >&2\n  exit 1\nfi', False),
+        ('[ -z "${X}" ] && { echo no; exit 2; }', False),
+        ('[[ -n "$X" ]] || exit 1', False),
+        ('stop() { echo no; exit 1; }\nif [ -z "$X" ]; then stop; fi', False),
+        ('if y; then if [ -z "$X" ]; then exit 1; fi; fi', False),
+        ('if [ -z "$X" ]; then echo no; fi', True),
+        ('if [ -n "$X" ]; then exit 1; fi', True),
+        ('[ -n "$X" ] || echo no', True),
+        ('stop() { stop; }\nif [ -z "$X" ]; then stop; fi', True),
+    ],
+)
+def test_a_required_variable_is_not_empty(script: str, known: bool) -> None:
+    """A script that stops without a value never starts the server with its empty default."""
+    word = shell(f'X="${{X:-}}"\n{script}\n{SERVER} --model-path m --tp "$X"\n').words[-1]
+    assert (word.text, word.evaluated) == ("" if known else "$X", known)
+
+
 def test_a_text_that_branches_end_in_different_ways() -> None:
     found = shell(
         f'CMD="{SERVER} --a 1"\nif x; then CMD="$CMD --tp 2"; else CMD="$CMD --tp 4"; fi\n'

@@ -55,6 +55,18 @@ def test_each_form_of_a_command(form: str) -> None:
     assert slices(text, found) == WORDS
 
 
+def test_a_program_in_a_fence_for_scripts() -> None:
+    program = (
+        'import os\nfrom sglang.utils import launch_server_cmd\n\nmodel = "a/b"\n'
+        f'cmd = (\n    f"{SERVER} "\n    f"--model-path {{model}} "\n    f"--tp 2"\n)\n'
+        "launch_server_cmd(cmd, port=8000)\n"
+    )
+    for language in ("bash", "sh", "", "text"):
+        assert texts(doc(f"```{language}\n{program}```\n")) == WORDS, language
+    script = f"```bash\nimport x.png\n{COMMAND}\n```\n"  # ImageMagick's `import`
+    assert texts(doc(script)) == WORDS
+
+
 def test_continued_lines_and_variables_above_belong_to_a_line() -> None:
     text = (
         f"text\n\nMODEL=a/b\nexport TP=2\n{SERVER} --model-path $MODEL \\\n  --tp $TP\nmore text\n"

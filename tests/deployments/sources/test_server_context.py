@@ -245,6 +245,19 @@ COMPOSE = f"""\
 """
 
 
+def test_the_gpus_that_compose_lists() -> None:
+    """Docker joins the items of `device_ids`, so one item may list several GPUs."""
+    counts = {
+        '["0", "3"]': 2,
+        '["0,1"]': 2,
+        '["GPU-1,GPU-2", 3]': 3,
+        '["${GPUS:-0,1}"]': "?${GPUS:-0,1}",
+    }
+    for ids, count in counts.items():
+        pod = server_contexts(COMPOSE.replace('["0", "3"]', ids))["first"].pod
+        assert value(pod.requests["nvidia.com/gpu"]) == count, ids
+
+
 def test_a_service_of_compose() -> None:
     """The container of a service, and its replicas."""
     found = server_contexts(COMPOSE)["first"]
