@@ -1,4 +1,4 @@
-"""Certificates as text: their wording, terminal output of `bench`, and Markdown."""
+"""Results of `bench` as text, for terminals and in Markdown."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def span(found: Interval | RatioRecord) -> str:
 
 
 def ratio(number: float) -> str:
-    """Return a ratio as text: `1.25`; with three significant digits if it is far from 1."""
+    """Return a ratio as text: `1.25`; three significant digits if far from 1."""
     return f"{number:.2f}" if 0.01 <= number < 1000 else f"{number:.3g}"
 
 
@@ -76,7 +76,7 @@ def percents(shares: Iterable[float]) -> str:
 
 
 def milliseconds(seconds: float | None, digits: int = 0) -> str:
-    """Return a time as text: `1250 ms`; empty if nothing was measured."""
+    """Return a time as text: `1250 ms`; empty for None."""
     return "" if seconds is None else f"{1000 * seconds:.{digits}f} ms"
 
 
@@ -91,7 +91,7 @@ def confidence(found: CertificateDocument) -> str:
 
 
 def intervals_mean(found: CertificateDocument) -> list[str]:
-    """Return the meaning of the intervals of a valid certificate."""
+    """Return lines that explain the intervals of a valid certificate."""
     pairs = f"{found.cells[0].speed_up.pairs} pairs of rounds per cell"
     if found.starts > 1:
         pairs += f", in {found.starts} starts of both sides; each start counts once"
@@ -105,7 +105,7 @@ def intervals_mean(found: CertificateDocument) -> list[str]:
 
 
 def published(found: CertificateDocument | SingleDocument) -> list[tuple[str, bool]]:
-    """Return a line per cell that has published values; True if the cell is far below them."""
+    """Return a line per cell with published values, and whether the cell is far below them."""
     lines = []
     for cell in found.published:
         below = "far below the " if cell.far_below else ""
@@ -145,7 +145,7 @@ def bounds(found: CertificateDocument) -> str:
 
 
 def memory_note(found: CertificateDocument) -> str:
-    """Return the KV tokens that speculation costs; empty if a side does not report KV tokens."""
+    """Return a comparison of both sides' KV tokens; empty if a side does not report any."""
     tokens = [usage.max_total_num_tokens for usage in found.memory]
     if len(tokens) != 2 or not tokens[0] or not tokens[1]:
         return ""
@@ -155,7 +155,7 @@ def memory_note(found: CertificateDocument) -> str:
 
 
 def command_text(side: SideRecord) -> str:
-    """Return a side's command to paste, with one variable or option per line.
+    """Return a side's command, ready to paste, with one variable or option per line.
 
     For a server that was already running, return its address.
     """
@@ -184,7 +184,7 @@ DIFFERENCE_COLUMNS = (
 
 
 def difference_row(cell: CellDifferenceRecord) -> list[str]:
-    """Return the texts of a row in the comparison of two certificates."""
+    """Return a cell's row in the comparison of two certificates."""
     return [
         per_cell(cell),
         ratio(cell.before.ratio),
@@ -207,7 +207,7 @@ def alone(found: DifferenceDocument) -> list[str]:
 
 
 def difference_means(found: DifferenceDocument) -> str:
-    """Return the meaning of the intervals of a comparison."""
+    """Return an explanation of the intervals of a comparison."""
     sure = f"{100 * (1 - found.error_rate):g}%"
     return (
         f"A ratio above 1 means that {found.after} is faster. The intervals of all speed-ups hold "
@@ -265,7 +265,7 @@ def _show_note(console: Console, text: str, style: str = "dim") -> None:
 
 
 def columns(found: CertificateDocument) -> list[str]:
-    """Return the table columns; context length and goodput only if requested."""
+    """Return the column titles; context length and goodput only if requested."""
     return [
         "workload",
         *(["context"] if has_context(found) else []),
@@ -283,7 +283,7 @@ def columns(found: CertificateDocument) -> list[str]:
 
 
 def row(found: CertificateDocument, cell: CellRecord) -> list[str]:
-    """Return the texts of a cell for all columns except the last, the claim."""
+    """Return a cell's table row without its last column, the claim."""
     ours, theirs = cell.candidate, cell.baseline
     return [
         cell.workload,
@@ -323,7 +323,7 @@ def _show_published(console: Console, found: CertificateDocument | SingleDocumen
 
 
 def single_columns(found: SingleDocument) -> list[str]:
-    """Return the table columns of a single server."""
+    """Return the column titles for a single server."""
     return [
         "workload",
         *(["context"] if has_context(found) else []),
@@ -333,7 +333,7 @@ def single_columns(found: SingleDocument) -> list[str]:
 
 
 def single_row(found: SingleDocument, cell: SingleCellRecord) -> list[str]:
-    """Return the texts of `single_columns` for a cell."""
+    """Return a cell's table row, in the order of `single_columns`."""
     own = cell.candidate
     return [
         cell.workload,
@@ -382,7 +382,7 @@ def show_benches(console: Console, found: Iterable[BenchListing]) -> None:
 
 
 def list_document(found: Iterable[BenchListing]) -> dict[str, Any]:
-    """Return the list as a JSON document."""
+    """Return the stored comparisons as a JSON document."""
     return {
         "version": 1,
         "benches": [
@@ -400,7 +400,7 @@ def list_document(found: Iterable[BenchListing]) -> dict[str, Any]:
 
 
 _MEANS = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
-"""Characters that GitHub reads as markup, a mention, or the end of a cell.
+"""Characters that GitHub interprets as markup, a mention, or the end of a cell.
 
 A zero-width non-joiner follows each `@`, because a backslash does not prevent a mention.
 """
@@ -416,7 +416,7 @@ def escaped(text: str) -> str:
 
 
 def certificate_markdown(found: CertificateDocument) -> str:
-    """Return a certificate as Markdown: verdict, table, meaning of intervals, folded commands."""
+    """Return a certificate as Markdown, with the commands folded."""
     lines = [f"**{escaped(found.candidate)}** against **{escaped(found.baseline)}**", ""]
     lines += [f"Note: {escaped(caveat)}\n" for caveat in found.caveats]
     if not found.counts:
@@ -467,7 +467,7 @@ def difference_markdown(found: DifferenceDocument) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table with escaped cells."""
+    """Return the lines of a Markdown table with escaped cells."""
     numbers = {"workload", "cell", "verdict"}
     return [
         f"| {' | '.join(map(escaped, heads))} |",
@@ -477,7 +477,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _code(text: str, language: str = "sh") -> list[str]:
-    """Return a code block with a fence that does not occur in the text."""
+    """Return the lines of a code block whose fence does not occur in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}{language}", *text.splitlines(), fence]

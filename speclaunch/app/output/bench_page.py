@@ -20,17 +20,17 @@ HEIGHT = 190.0
 _ROOM = 1.06
 """Factor by which a scale exceeds the shown values."""
 _RATIOS = (1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 4, 5, 7, 8, 9, 10)
-"""Possible labels of a ratio scale, between two powers of ten."""
+"""Possible labels of a ratio scale within each power of ten."""
 _STEPS = (1, 2, 2.5, 5, 10)
 _TICKS = 6
 """Maximum number of labels on an axis."""
 MOST_LABELS = 8
-"""Maximum number of labeled points; more labels do not fit, but the table has all numbers."""
+"""Maximum number of points for which a plot shows labels; the table has all numbers."""
 _TOTAL = 100.0
 _INTEGER = 99.95
-"""Smallest number that three significant digits show as an integer."""
+"""Smallest number that is an integer when rounded to three significant digits."""
 _LEAST = 0.9995
-"""Smallest number that three significant digits round to 1."""
+"""Smallest number that rounds to 1 at three significant digits."""
 _SHORTEST = 1e-12
 """Minimum length of a scale in seconds."""
 
@@ -47,7 +47,7 @@ QUARTERS = tuple(Tick(HEIGHT * (1 - part / 4), f"{25 * part}%") for part in rang
 
 
 class RatioPoint(Struct, frozen=True):
-    """Speed-up of a cell: `at` in percent of the width; `ratio`, `low`, `high` in pixels down."""
+    """Speed-up of a cell: `at` in percent of the width, ratios in pixels from the top."""
 
     at: float
     ratio: float
@@ -103,7 +103,7 @@ class SharePlot(Struct, frozen=True):
 
 
 class Bar(Struct, frozen=True):
-    """Times of a side: a bar from 0 to the median, marks at 90 and 99 percent of requests."""
+    """Times of a side in percent of the width: a bar to the median, marks at p90 and p99."""
 
     side: str
     p50: float
@@ -128,7 +128,7 @@ class TimePlot(Struct, frozen=True):
 
 
 class Distribution(Struct, frozen=True):
-    """Share of requests finished within a time: one curve per side."""
+    """Share of requests that finish within each time, with one curve per side."""
 
     title: str
     curves: tuple[Curve, ...]
@@ -143,7 +143,7 @@ TIMES = (
 
 
 def ratio_scale(cells: Sequence[CellRecord]) -> tuple[float, float]:
-    """Return the lowest and highest ratio of a chart that shows all intervals, and 1."""
+    """Return the lowest and highest ratio of a chart that includes all intervals and 1."""
     low = min(1.0, *(cell.speed_up.low for cell in cells))
     high = max(1.0, *(cell.speed_up.high for cell in cells))
     low, high = max(low, 1e-3), min(high, 1e3)
@@ -151,7 +151,7 @@ def ratio_scale(cells: Sequence[CellRecord]) -> tuple[float, float]:
 
 
 def ratio_plot(cells: Sequence[CellRecord], scale: tuple[float, float]) -> RatioPlot:
-    """Return the chart of a workload's speed-ups; their axis is logarithmic."""
+    """Return the chart of a workload's speed-ups on a logarithmic axis."""
     low, high = scale
 
     def down(ratio: float) -> float:
@@ -175,7 +175,7 @@ def ratio_plot(cells: Sequence[CellRecord], scale: tuple[float, float]) -> Ratio
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Return readable round ratios within a scale, including 1."""
+    """Return the round ratios to label on a scale, including 1."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = [10.0**power * digit for power in range(first, last + 1) for digit in _RATIOS]
     inside = sorted({float(f"{tick:.3g}") for tick in every if low <= tick <= high} | {1.0})
@@ -188,12 +188,12 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def _niceness(ratio: float) -> tuple[int, float]:
-    """Return a sort key: ratios with few digits first, then those near 1."""
+    """Return a sort key: fewest digits first, then nearest to 1."""
     return len(f"{ratio:g}".strip("0.").replace(".", "")), abs(math.log(ratio))
 
 
 def share_plot(cells: Sequence[CellRecord]) -> SharePlot | None:
-    """Return the chart of acceptance by position, per workload at its lowest concurrency.
+    """Return the chart of each workload's acceptance by position, at its lowest concurrency.
 
     None if no draft token was proposed.
     """
@@ -227,7 +227,7 @@ def share_plot(cells: Sequence[CellRecord]) -> SharePlot | None:
 def time_plots(
     cells: Sequence[CellRecord], shares: Sequence[float], names: tuple[str, str]
 ) -> list[TimePlot]:
-    """Return a plot per metric: each cell's times at 50, 90 and 99 percent of the requests."""
+    """Return a plot per metric with the median, p90 and p99 times of each cell."""
     found = []
     for key, title in TIMES:
         rows = [(per_cell(cell), _marks(cell, key, shares, names)) for cell in cells]
@@ -299,7 +299,7 @@ def quantiles_of(side: NumbersRecord, key: str) -> Sequence[float]:
 
 
 def at_share(shares: Sequence[float], values: Sequence[float], share: float) -> float:
-    """Return the time at a share of the requests, interpolated between known shares."""
+    """Interpolate the time within which a share of the requests finish."""
     for (low, before), (high, after) in pairwise(zip(shares, values, strict=True)):
         if low <= share <= high:
             part = (share - low) / (high - low) if high > low else 0.0
@@ -308,7 +308,7 @@ def at_share(shares: Sequence[float], values: Sequence[float], share: float) -> 
 
 
 def time_ticks(scale: float) -> tuple[Tick, ...]:
-    """Return round times of a scale from 0 to `scale` seconds."""
+    """Return the labels of round times on an axis from 0 to `scale` seconds."""
     if scale < _SHORTEST:
         return (Tick(0.0, "0"),)
     rough = scale / 4
@@ -400,7 +400,7 @@ def by_workload(cells: Sequence[CellRecord]) -> list[list[CellRecord]]:
 
 
 def claims(cells: Sequence[CellRecord]) -> list[tuple[str, str]]:
-    """Return each workload's results with their claims: `code: pays at 1, 8`."""
+    """Return texts such as `code: pays at 1, 8`, each with its claim."""
     results: list[tuple[str, str]] = []
     for some in by_workload(cells):
         name = bench.per_cell(some[0], concurrency=False)
@@ -412,14 +412,14 @@ def claims(cells: Sequence[CellRecord]) -> list[tuple[str, str]]:
 
 
 def engines(found: CertificateDocument) -> str:
-    """Return engines and hardware, if known: `SGLang 0.5.23 on cpu`."""
+    """Return engines and hardware: `SGLang 0.5.23 on cpu`; `An engine` if unknown."""
     versions = dict.fromkeys(side.engine for side in found.sides if side.engine)
     text = f"SGLang {' and '.join(versions)}" if versions else ""
     return f"{text} on {found.hardware}" if text and found.hardware else text or "An engine"
 
 
 def memory_rows(rows: Sequence[SideMemory]) -> list[tuple[str, str, str, str]]:
-    """Return each side's name, KV tokens, their percentage of the maximum, and bytes."""
+    """Return each side's name, KV tokens, percentage of the larger count, and bytes."""
     most = max((row.max_total_num_tokens or 0 for row in rows), default=0)
     return [
         (

@@ -76,7 +76,7 @@ class BenchCourse:
         del self._due[:1]
 
     def left(self) -> float | None:
-        """Return the estimated seconds from the last round to the end; None if unknown."""
+        """Return the estimated seconds left after the last finished round; None if unknown."""
         starts = starts_due(self._schedule, self._measured, self._due)
         return seconds_left(
             self._schedule,
@@ -124,7 +124,7 @@ class LineProgress:
         self._stack.close()
 
     def say(self, text: str) -> None:
-        """Print a message about a start or stop."""
+        """Print a message about an engine start or stop."""
         self._course.engine_changed()
         self._last_text = text
         self._print(text)
@@ -179,7 +179,7 @@ class DrawnProgress:
             self._bar.stop()
 
     def say(self, text: str) -> None:
-        """Print a message about a start or stop."""
+        """Print a message about an engine start or stop."""
         self._course.engine_changed()
         self._bar.console.print(text)
 
@@ -193,7 +193,7 @@ class DrawnProgress:
 
 
 class _Left(TextColumn):
-    """Column of the progress bar with the remaining time."""
+    """Progress bar column that shows the remaining time."""
 
     def __init__(self, course: BenchCourse) -> None:
         super().__init__("")
@@ -215,7 +215,7 @@ def round_line(course: BenchCourse, name: str, found: Round) -> str:
 def progress(
     console: Console, printer: Printer, course: BenchCourse
 ) -> Iterator[LineProgress | DrawnProgress]:
-    """Yield a progress bar on a terminal, or lines elsewhere."""
+    """Yield a progress bar on a terminal, line output elsewhere."""
     shown = (
         DrawnProgress(console, course)
         if console.is_terminal and not console.is_dumb_terminal
@@ -255,7 +255,7 @@ def _length(prompts: Prompts) -> str:
 
 
 def time_line(expected: TimeEstimate) -> str:
-    """Return the estimate with its source; unknown parts are marked."""
+    """Return the time estimate and its source as text, with unknown parts marked."""
     starts = (
         "starts: unknown (weight size unknown)"
         if expected.starts is None

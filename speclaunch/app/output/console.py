@@ -1,4 +1,4 @@
-"""Output streams and styled text: drawn on a terminal, written plainly elsewhere."""
+"""Output streams, and text that is styled on a terminal and plain elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 _NOT_PRINTED = dict.fromkeys((7, 8, 11, 12, 13))
-"""Bell, backspace, vertical tab, form feed, carriage return: rich also removes them."""
+"""Characters that rich also removes: bell, backspace, vertical tab, form feed, carriage return."""
 
 
 class Styled:
@@ -59,7 +59,7 @@ def many(count: int, noun: str) -> str:
 
 
 class Printer(Protocol):
-    """Printer of lines: rich's console, or `PlainPrinter`."""
+    """Interface that `PlainPrinter` shares with rich's console."""
 
     def print(self, *texts: Styled | str, style: str | None = None) -> None:
         """Print texts separated by spaces, and end the line."""
@@ -91,7 +91,7 @@ def _untabbed(line: str) -> str:
 _PIPED_WIDTH = 400
 """Width of tables in a pipe, in columns."""
 _DRAW = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
-"""Variables that make rich treat a pipe as a terminal."""
+"""Environment variables that make rich treat a pipe as a terminal."""
 
 
 @cache
@@ -117,7 +117,7 @@ def _console(**settings: Any) -> Console:
 
 
 def write_exact(text: str) -> None:
-    """Write file content to standard output, unchanged unless it is a terminal."""
+    """Write file content to standard output, unchanged unless a terminal or CI service reads it."""
     getattr(sys.stdout, "write_exact", sys.stdout.write)(text)
 
 
@@ -127,12 +127,12 @@ def write_commands(text: str) -> None:
 
 
 def err_lines() -> Printer:
-    """Return the printer for progress and errors that consist of lines only."""
+    """Return the line printer for progress and errors."""
     return err() if is_drawn(sys.stderr) else PlainPrinter(sys.stderr)
 
 
 def out_lines() -> Printer:
-    """Return the printer for results that consist of lines only."""
+    """Return the line printer for results."""
     return out() if is_drawn(sys.stdout) else PlainPrinter(sys.stdout)
 
 

@@ -23,7 +23,7 @@ def show_forecast(
 ) -> None:
     """Print the last known good settings and the recovery steps.
 
-    Each step shows its cost and predicted memory fit. Without `ladder`, print only the step count.
+    With `ladder`, print each step with its cost and predicted memory fit; otherwise only a count.
     """
     rungs, end = forecast
     if known is not None:
@@ -67,7 +67,7 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
 
 
 def show_command(session: Session, *, ladder: bool, as_json: bool) -> None:
-    """Print what a launch would run; with `ladder`, and in JSON, also the recovery steps."""
+    """Print the command of a launch, with the recovery steps if `ladder` or `as_json` is set."""
     prepared, predicted = session.prepared, session.predicted_rung()
     if predicted is not None:
         prepared = prepared.changed(predicted.changes)

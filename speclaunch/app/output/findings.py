@@ -39,7 +39,7 @@ _MANY_FILES = 8
 
 
 Wording = Callable[[str, Sequence[str]], str]
-"""Formatter of a cause and the codes of its skipped rules."""
+"""Function that formats a cause and the codes of the rules skipped for it."""
 
 
 def _listed(reason: str, codes: Sequence[str]) -> str:
@@ -51,7 +51,7 @@ def _numbered(reason: str, codes: Sequence[str]) -> str:
 
 
 def causes(files: Sequence[FileReport], wording: Wording = _listed) -> list[str]:
-    """Return one line per cause of skipped checks: causes in a single file first, in file order."""
+    """Return one line per cause of skipped checks; causes in a single file come first."""
     by_path: dict[str, list[FileReport]] = {}
     for file in files:
         by_path.setdefault(file.path, []).append(file)
@@ -62,7 +62,7 @@ def causes(files: Sequence[FileReport], wording: Wording = _listed) -> list[str]
 
 
 def brief_reasons(skipped: Sequence[SkippedRule]) -> list[str]:
-    """Return the reasons for missing results, with the number of rules; missing hardware last."""
+    """Return a line per reason with its number of skipped rules; missing hardware last."""
     known = [rule for rule in skipped if rule.reason != UNKNOWN_HARDWARE]
     return [*reasons(known, _numbered), *_needing_hardware(skipped)]
 
@@ -83,14 +83,14 @@ def brief_causes(files: Sequence[FileReport]) -> list[str]:
 
 
 def _without_named(file: FileReport) -> FileReport:
-    """Return a report without the rules whose missing fact is listed separately."""
+    """Return a report without skipped rules whose missing fact is listed separately."""
     named = [UNKNOWN_HARDWARE, *(fact.what for fact in file.unknown)]
     left = (rule for rule in file.skipped_rules if not any(what in rule.reason for what in named))
     return replace(file, skipped_rules=tuple(left))
 
 
 Counted = tuple[int, str]
-"""Number of files, and the line of text that they share."""
+"""Number of files, and a line about them."""
 
 
 def _shared(listed: Iterable[Counted]) -> Iterator[str]:
@@ -180,7 +180,7 @@ def reasons(skipped: Sequence[SkippedRule], wording: Wording = _listed) -> list[
 
 
 def _codes(codes: Sequence[str]) -> str:
-    """Return rule codes as text; only their number if there are over 40."""
+    """Return rule codes as text, or only their number if there are more than 40."""
     return ", ".join(codes) if len(codes) <= _MANY_CODES else f"{len(codes)} rules"
 
 
@@ -192,8 +192,8 @@ def _named(names: Sequence[str], most: int) -> str:
 def left_out(report: Report) -> list[str]:
     """Return lines about unchecked files.
 
-    One line per kind of template that must be rendered first. One line for files that start a
-    server in an unsupported way.
+    Each kind of unrendered template has one line. Files that start a server in an unsupported
+    way share one line.
     """
     by_kind: dict[str, list[str]] = {}
     for file in report.files:
@@ -230,7 +230,7 @@ def of_baseline(report: Report) -> list[str]:
 
 
 def _of_many(kind: str, count: int) -> str:
-    """Return `is a Helm template: …`, in singular or plural."""
+    """Return `kind`, such as `is a Helm template: …`, in singular or plural."""
     return (
         kind
         if count == 1
@@ -288,7 +288,7 @@ def _one_line(finding: Finding, engines: Sequence[str]) -> Styled:
 
 
 def minor_bugs(findings: Iterable[Finding], more: str) -> list[str]:
-    """Return the line about advisories of info severity; `more` is the option that shows them."""
+    """Return a line about advisories of info severity, if any; `more`: option that shows them."""
     ids = dict.fromkeys(finding.code for finding in findings if finding.is_minor_bug)
     if not ids:
         return []
@@ -299,7 +299,7 @@ def minor_bugs(findings: Iterable[Finding], more: str) -> list[str]:
 
 
 def bugs_across(before: Iterable[Finding], after: Iterable[Finding]) -> str | None:
-    """Return the known bugs that a change of release fixes and introduces; None without any."""
+    """Return the known bugs that a release change fixes or introduces; None if there are none."""
     old, new = (
         {finding.code for finding in each if finding.is_advisory} for each in (before, after)
     )

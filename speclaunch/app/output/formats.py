@@ -24,14 +24,14 @@ Edits = Callable[[ReportedFinding], "FileEdits | None"]
 """Function that returns the edits of a finding's fix; None if a person must make them."""
 
 NO_FILES = frozenset({"<stdin>", COMMAND_LINE})
-"""Path names of findings outside files."""
+"""Paths of findings that are not in a file."""
 
 RANK = {severity: at for at, severity in enumerate(Severity)}
 """Sort order of severities, errors first."""
 
 
 def no_edits(_found: ReportedFinding) -> FileEdits | None:
-    """Return None: fixes are shown but not applied."""
+    """Return None: fixes are shown without edits."""
     return None
 
 
@@ -45,12 +45,12 @@ class FormatInput(Struct, frozen=True, dict=True):
 
     @cached_property
     def found(self) -> list[ReportedFinding]:
-        """Each finding once, in file order."""
+        """Distinct findings in file order."""
         return deduplicate(self.report.files)
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """Each finding once, errors first."""
+        """Distinct findings, errors first."""
         return sorted(
             (reported.finding for reported in self.found),
             key=lambda finding: RANK[finding.severity],
@@ -61,7 +61,7 @@ class FormatInput(Struct, frozen=True, dict=True):
         return {id(reported.finding): reported for reported in self.found}
 
     def edits_of(self, finding: Finding) -> FileEdits | None:
-        """Return a fix's edits; None if it is manual or they show a secret."""
+        """Return the edits of a finding's fix; None if it is manual or shows a secret."""
         made = self.edits(self._once[id(finding)])
         return made if made is not None and made.edits and _is_public(made) else None
 
@@ -99,7 +99,7 @@ def _is_public(made: FileEdits) -> bool:
 
 
 def touched(made: FileEdits) -> str:
-    """Return the lines of all edits as text: first the old lines, then the new."""
+    """Return the old lines, then the new lines, from the first edit to the last."""
     first, last = made.edits[0].line, made.edits[-1].end_line
     more = made.after.count("\n") - made.before.count("\n")
     before = made.before.split("\n")[first - 1 : last]
@@ -144,14 +144,14 @@ def format_named(name: str) -> Format:
 
 
 def readable(text: str) -> str:
-    """Return the text with characters replaced that UTF-8 cannot encode, as in file names."""
+    """Replace characters that UTF-8 cannot encode, which file names may contain."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 _NO_TEXT = dict.fromkeys(
     (*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)), " "
 )
-"""Control characters, line and paragraph ends, and characters that change text direction."""
+"""Translation of control characters, line separators and text direction marks to spaces."""
 
 
 def one_line(text: str) -> str:
@@ -162,7 +162,7 @@ def one_line(text: str) -> str:
 def from_root(path: str) -> str:
     """Return a file's path relative to the repository root, as services expect.
 
-    Without a repository, it is relative to the working directory. Other files have absolute paths.
+    Without a repository, the root is the working directory. Paths outside the root are absolute.
     """
     if path in NO_FILES:
         return path

@@ -1,12 +1,12 @@
 """Reports of `lint` for CI servers: SARIF 2.1.0 and JUnit XML.
 
-SARIF output has only the properties that GitHub's code scanning accepts and shows:
-https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the limits
+SARIF output has only the properties that GitHub code scanning accepts and shows.
+Format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html.
+Limits:
 https://docs.github.com/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit.
-Columns count characters (`columnKind`), and paths start at the root of the repository
-(`%SRCROOT%`). The fingerprint has our own name: GitHub's action computes
-`primaryLocationLineHash` from the file, and warns about any other value. A rule is described by its
-page, as text and as self-contained Markdown.
+Columns count characters (`columnKind`), and paths start at the repository root (`%SRCROOT%`).
+The fingerprint has our own name: GitHub's action computes `primaryLocationLineHash` from the file,
+and warns about any other value. A rule is described by its page, as text and Markdown.
 
 JUnit has a suite per file and a case per finding. A finding that fails the command is a failure.
 Other findings are passed cases with their text as output. A file without findings is one passed
@@ -37,7 +37,7 @@ _LINK = lazy(r"\[([^\]]*)\]\((?!https?:)([^)\s]*)\)")
 _MARKS = lazy(r"^#+ |^```\w*\n|`", re.MULTILINE)
 
 MOST_DESCRIBED = 1024
-"""Maximum characters of a rule's description that GitHub shows."""
+"""Maximum length of a rule's description on GitHub, in characters."""
 
 
 class RuleHelp(Struct, frozen=True):
@@ -91,7 +91,7 @@ def _described(found: Page) -> str:
 
 
 def _alone(markdown: str) -> str:
-    """Return Markdown with absolute links to other pages; without a docs URL, only link texts."""
+    """Return Markdown with absolute links to other pages; without a docs URL, links become text."""
 
     def link(found: re.Match[str]) -> str:
         base, (text, target) = docs_url(), found.groups()
@@ -112,10 +112,10 @@ MOST_RESULTS = 25_000
 MOST_LOCATIONS = 1_000
 MOST_TAGS = 20
 MOST_BYTES = 10_000_000
-"""Size limit after gzip compression."""
+"""Size limit of a gzip-compressed SARIF document, in bytes."""
 FINGERPRINT = "speclaunchFinding/v2"
 BY_MESSAGE = "speclaunchFinding/v1"
-"""Name of the fingerprint by message, for services that store findings of earlier releases."""
+"""Name of the message-based fingerprint, for services that store findings of earlier releases."""
 ROOT = "%SRCROOT%"
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -231,7 +231,7 @@ def _result(
 def _plain(text: str) -> str:
     """Return the text with brackets escaped if SARIF would read them as a link.
 
-    Links are `[text](where)`, section 3.11.6.
+    Links have the form `[text](target)` (SARIF 2.1.0, section 3.11.6).
     """
     return text.replace("[", "\\[").replace("]", "\\]") if "](" in text else text
 

@@ -1,14 +1,14 @@
 """Formats of `lint` for services: JSON documents, and commands that a CI service executes.
 
-* The complete report, file by file, is a contract: docs/reference/lint.schema.json.
-* https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format. GitLab shows one of
-  several issues with the same fingerprint.
-* https://github.com/reviewdog/reviewdog/tree/master/proto/rdf, with fixes as suggestions: columns
-  count UTF-8 bytes, and paths are relative to the working directory, which reviewdog knows.
-* https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands: GitHub shows
-  the first 10 errors, warnings and notices of a step as annotations.
-* https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands: issues of Azure
-  Pipelines are errors and warnings only, so engine adjustments (info) are plain log lines.
+* json: the complete report by file. Its schema, docs/reference/lint.schema.json, is a contract.
+* gitlab: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format. GitLab shows
+  one of several issues with the same fingerprint.
+* rdjson: https://github.com/reviewdog/reviewdog/tree/master/proto/rdf. Fixes are suggestions.
+  Columns count UTF-8 bytes, and paths are relative to the working directory.
+* github: https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands. GitHub
+  shows the first 10 errors, 10 warnings and 10 notices of a step as annotations.
+* azure: https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands. Issues are
+  errors and warnings only, so engine adjustments (info) are plain log lines.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ VERSION = 1
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """Return `{"version": 1, "files": […], "summary": {…}}`: docs/reference/lint.schema.json."""
+    """Return a report as JSON, as specified by docs/reference/lint.schema.json."""
     return {
         "version": VERSION,
         "files": [_file(file) for file in report.files],
@@ -90,7 +90,7 @@ def _place(place: Place) -> dict[str, Any]:
 
 
 def checkpoint_json(checkpoint: Checkpoint | KnownCheckpoint) -> dict[str, Any]:
-    """Return a checkpoint with the source of its facts and the facts that no source has."""
+    """Return a checkpoint as JSON: the source of its facts, and the facts that no source has."""
     origin = checkpoint.origin
     return {
         "name": checkpoint.name,
@@ -131,7 +131,7 @@ def _applicability(finding: Finding) -> str | None:
 
 
 def fingerprints(findings: Sequence[Finding]) -> list[str]:
-    """Return unique fingerprints in the order of the findings. Paths start at the repository root.
+    """Return a unique fingerprint per finding, with paths relative to the repository root.
 
     If findings have the same code, message and place, all but the first get a different
     fingerprint, because GitLab shows only one finding per fingerprint.
@@ -140,7 +140,7 @@ def fingerprints(findings: Sequence[Finding]) -> list[str]:
 
 
 def fingerprints_by_message(findings: Sequence[Finding]) -> list[str]:
-    """Return fingerprints by code, path and message, as in earlier releases."""
+    """Return fingerprints computed from code, path and message, as in earlier releases."""
     return _unique(findings, stable_fingerprints_by_message)
 
 
@@ -158,7 +158,7 @@ def _unique(
 
 
 class JsonFormat(Format):
-    """Complete report: every file and version separately, with all details."""
+    """Complete report, with a separate entry for each file and version."""
 
     def text(self, source: FormatInput) -> str:
         """Return the document."""
@@ -170,9 +170,9 @@ _GITLAB_SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "minor", Sev
 
 
 class GitlabFormat(Format):
-    """List of issues, errors first.
+    """List of GitLab issues, errors first.
 
-    Fingerprints are unique, because GitLab shows one issue for each.
+    Fingerprints are unique, because GitLab shows one issue per fingerprint.
     """
 
     def text(self, source: FormatInput) -> str:
@@ -199,7 +199,7 @@ _RDJSON_SEVERITIES = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Seve
 
 
 class RdjsonFormat(Format):
-    """Document with one DiagnosticResult of Reviewdog's format."""
+    """DiagnosticResult document in the format of reviewdog."""
 
     def text(self, source: FormatInput) -> str:
         """Return the document."""
@@ -269,7 +269,7 @@ def _range(path: str, line: int, column: int, length: int) -> dict[str, Any]:
 
 
 SHOWN = 10
-"""Annotations per level that GitHub shows for a step."""
+"""Maximum number of annotations per level that GitHub shows for a step."""
 MOST_ROWS = 200
 """Maximum findings in a job summary, which is limited to 1 MiB."""
 
@@ -281,7 +281,7 @@ _LONGEST_CELL = 500
 
 
 class GithubFormat(Format):
-    """GitHub annotations, errors first; a notice states how many are hidden."""
+    """GitHub annotations, errors first; a notice has the counts if some are hidden."""
 
     def text(self, source: FormatInput) -> str:
         """Return the commands, one per line."""
@@ -312,10 +312,7 @@ def _workflow_command(source: FormatInput, finding: Finding) -> str:
 
 
 def without_commands(text: str) -> str:
-    """Return a text for a step's log in which GitHub executes no commands.
-
-    The text quotes untrusted files.
-    """
+    """Return log text in which GitHub executes no commands: it may quote untrusted files."""
     if not text:
         return text
     token = os.urandom(16).hex()

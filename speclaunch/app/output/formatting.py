@@ -20,7 +20,7 @@ _RUN = 3
 
 
 def size(count: int) -> str:
-    """Return bytes as text in a suitable unit: `79.6 GiB`, `131 MiB`, `128 KiB`."""
+    """Return a byte count as text: `79.6 GiB`, `131 MiB`, `128 KiB`."""
     for unit, word in ((GIB, "GiB"), (MIB, "MiB"), (_KIB, "KiB")):
         if abs(count) >= (unit if unit < GIB else unit // 10):
             number = count / unit
@@ -30,12 +30,12 @@ def size(count: int) -> str:
 
 
 def percent(part: float) -> str:
-    """Return a fraction as a percentage."""
+    """Return a fraction as text: `12.5 %`."""
     return f"{part * 100:.1f} %"
 
 
 def number(count: int | float) -> str:
-    """Return a number with commas between thousands."""
+    """Return a number as text: `4,096`; four significant digits for a float."""
     return f"{count:,}" if isinstance(count, int) else f"{count:.4g}"
 
 
@@ -59,7 +59,7 @@ def _listed(found: Sequence[Any]) -> str:
 
 
 def place(found: Place) -> str:
-    """Return file and line, relative to the working directory or to speclaunch's own files."""
+    """Return `file:line`, relative to the working directory or to speclaunch's own files."""
     if found.path == COMMAND_LINE:
         return masked(str(found))
     path = Path(found.path)
@@ -70,7 +70,7 @@ def place(found: Place) -> str:
 
 
 def set_value(row: EffectiveArgument) -> str:
-    """Return the user's value; empty if none is set."""
+    """Return the user's value as text; empty if none is set."""
     if not row.is_set:
         return ""
     if row.user_value is None and row.outcome is ArgumentOutcome.UNKNOWN:
@@ -79,7 +79,7 @@ def set_value(row: EffectiveArgument) -> str:
 
 
 def effective(row: EffectiveArgument) -> str:
-    """Return the value that the engine runs with."""
+    """Return the effective value as text, or `unknown`."""
     return "unknown" if row.outcome is ArgumentOutcome.UNKNOWN else value(row.effective)
 
 

@@ -17,7 +17,7 @@ _SILENT_SECONDS = 30.0
 
 
 class WeightSizes(Struct, frozen=True):
-    """Weight bytes of the checkpoints; None if unknown."""
+    """Weight sizes of target and draft in bytes; None if unknown."""
 
     target: int | None = None
     draft: int | None = None
@@ -83,7 +83,7 @@ class PlainObserver:
         self._now: tuple[PhaseTracker, float] | None = None
         self._heartbeat = Heartbeat(self.say, lambda _: self._how_far(), every=every)
         self.log: Path | None = None
-        """Log of the last engine started; None before the first."""
+        """Log file of the last engine started; None before the first."""
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print the text literally; markup in it has no effect."""
@@ -91,7 +91,7 @@ class PlainObserver:
         self._console.print(text, style=style)
 
     def spawned(self, pid: int | None, log: Path) -> None:
-        """Print the process and its log."""
+        """Print the engine's process ID and log path."""
         self.log = log
         self._starting = True
         self.say(f"engine started (process {pid}), log: {log}")

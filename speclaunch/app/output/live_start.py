@@ -42,7 +42,7 @@ class LiveObserver(PlainObserver):
         self._live = self._display()
 
     def spawned(self, pid: int | None, log: Path) -> None:  # noqa: ARG002
-        """Start the display."""
+        """Start the live table."""
         self.log = log
         self._checked = False
         self._last = None
@@ -56,7 +56,7 @@ class LiveObserver(PlainObserver):
             self._live.update(self._draw(tracker, seconds))
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Leave the finished table on the screen."""
+        """Finish the table and report that the engine is ready."""
         self._checked = True
         if self._last is not None:
             self._live.update(self._draw(*self._last))
@@ -69,7 +69,7 @@ class LiveObserver(PlainObserver):
         super().stopping(why)
 
     def failed(self, why: str) -> None:
-        """Leave the table of the failed attempt on the screen."""
+        """Leave the table unchanged and print why the engine ended."""
         self._live.stop()
         super().failed(why)
 

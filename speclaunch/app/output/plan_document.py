@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a JSON value: no NaN, no tuple; values of unknown types become text."""
+    """Convert a value for JSON; non-finite numbers and unknown types become text."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -49,7 +49,7 @@ def _json_value(value: Any) -> Any:
 
 
 class _Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """Record that reads an object's attributes of the same names, or its own JSON."""
+    """Record built from an object's attributes of the same names, or from its own JSON."""
 
 
 class ArgumentRecord(_Record, frozen=True):
@@ -548,7 +548,7 @@ _DERIVED: Mapping[str, Callable[[Plan], Any]] = {
     "spec_v2": spec_v2.runs,
     "draft_in_pool": draft_in_pool,
 }
-"""Derived facts without an argument: the fields of `DerivedRecord`."""
+"""Functions that compute the fields of `DerivedRecord`, by field."""
 
 
 def _derived(plan: Plan) -> dict[str, Any]:

@@ -24,9 +24,9 @@ LETTERS = {
     MemoryUse.ACTIVATIONS: "A",
     MemoryUse.FREE: ".",
 }
-"""Letters of the uses, so that a bar is readable without colors.
+"""Letters of the memory uses, so that a bar is readable without colors.
 
-`W` and `K` are the target's, `w` and `k` the draft's.
+`W` and `K` belong to the target, `w` and `k` to the draft.
 """
 COLORS = {
     MemoryUse.OTHERS: "#8a8f98",
@@ -41,7 +41,7 @@ COLORS = {
     MemoryUse.ACTIVATIONS: "#ddaa77",
     MemoryUse.FREE: "",
 }
-"""Colors that red-green color-blind readers can distinguish."""
+"""Colors of the memory uses that red-green color-blind readers can distinguish."""
 
 
 def ink(color: str) -> str:
@@ -107,7 +107,7 @@ def _apportioned(sizes: Sequence[int], width: int) -> list[int]:
 
 
 _LETTER = 2.2
-"""Minimum width of a piece that has room for its letter, in percent."""
+"""Minimum width, in percent, of a piece that shows its letter."""
 _BARS = 360
 """Maximum number of bars; with more batch sizes, each bar shows the worst of several."""
 _HIGHEST = 60
@@ -128,7 +128,7 @@ class BarPiece(Struct, frozen=True):
 
 
 class MemoryBar(Struct, frozen=True):
-    """Memory of a GPU from left to right; excess extends past its `end`."""
+    """Memory of a GPU from left to right; excess use extends past `end`."""
 
     pieces: tuple[BarPiece, ...]
     end: float
@@ -151,17 +151,14 @@ def memory_picture(rank: RankBudget) -> MemoryBar | None:
 
 
 def spans(found: Coverage) -> Iterator[tuple[BatchSpan, float, float]]:
-    """Yield spans of batch sizes with one decode mode, each with its position and width."""
+    """Yield spans of batch sizes with the same decode mode, with position and width."""
     for span in found.spans():
         at = (span.first - 1) * 100 / found.most
         yield span, at, (span.last - span.first + 1) * 100 / found.most
 
 
 def padding(found: Coverage) -> Iterator[tuple[float, float, float]]:
-    """Yield position, width and height of a bar per batch size.
-
-    The highest bar is the worst padding.
-    """
+    """Yield the position, width and height of each padding bar; the highest is the worst."""
     if found.worst is None:
         return
     highest = found.waste(found.worst)
@@ -175,7 +172,7 @@ def padding(found: Coverage) -> Iterator[tuple[float, float, float]]:
 
 
 def ticks(most: int) -> Iterator[tuple[int, float, str]]:
-    """Yield the batch sizes labeled below a chart: number, position, and text anchor."""
+    """Yield each batch size labeled below a chart, its position, and its text anchor."""
     ends = {1: ("start", 0.0), most: ("end", 100.0)} if most > 8 else {}
     for tick in sorted({1, *(max(1, round(most * part / 4)) for part in range(1, 5))}):
         anchor, place = ends.get(tick, ("middle", (tick - 0.5) * 100 / most))
@@ -332,7 +329,7 @@ def _style(use: MemoryUse) -> str:
 
 
 def margin_rows(found: Margins, context: int | None) -> list[tuple[str, str]]:
-    """Return title and text per margin: fraction, KV tokens, and requests of `context` tokens."""
+    """Return a title and text per margin: fraction, KV tokens, and requests of `context` tokens."""
     rows = []
     for name, choice in (("certain", found.certain), ("likely", found.likely)):
         text = "none" if choice is None else f"up to {_choice_text(choice, context)}"
@@ -341,7 +338,7 @@ def margin_rows(found: Margins, context: int | None) -> list[tuple[str, str]]:
 
 
 def edge_row(low: float, high: float) -> tuple[str, str]:
-    """Return title and text for the range of fractions that may work."""
+    """Return the title and text for the range of fractions that may work."""
     return "mem_fraction_static, edge", f"{low:.3f} to {high:.3f}, possible (best case)"
 
 
@@ -361,13 +358,13 @@ _MARKS = {
     BatchCoverage.PADDED: ("\N{MEDIUM SHADE}", "+", "yellow"),
     BatchCoverage.UNCOVERED: ("\N{MIDDLE DOT}", ".", "red"),
 }
-"""Marks by coverage: normal, without Unicode, and color."""
+"""Unicode mark, ASCII mark and color by coverage."""
 _BADNESS = {BatchCoverage.CAPTURED: 0, BatchCoverage.PADDED: 1, BatchCoverage.UNCOVERED: 2}
 _LINES = 6
 
 
 def show_coverage(paper: LineWriter, found: Coverage | NoCoverage) -> None:
-    """Print the picture and the padding, or the reason why they are missing."""
+    """Print the coverage by CUDA graphs and the padding, or why there is no coverage."""
     paper.heading("CUDA graphs of decode")
     if isinstance(found, NoCoverage):
         lead = "unknown: " if found.unknown else ""
@@ -388,7 +385,7 @@ def show_coverage(paper: LineWriter, found: Coverage | NoCoverage) -> None:
 
 
 def sentences(found: Coverage) -> list[str]:
-    """Return sentences with the numbers of a coverage."""
+    """Return sentences about captured sizes, padding and uncovered batches."""
     texts = [f"captured sizes: {formatting.sizes(found.sizes)}"]
     worst = found.worst
     if worst is not None:
@@ -408,7 +405,7 @@ def sentences(found: Coverage) -> list[str]:
 
 
 def _picture(paper: LineWriter, found: Coverage, *, plain: bool) -> int:
-    """Print rows of marks after their batch size; return the number of sizes per mark."""
+    """Print rows of marks, each after its first batch size; return the sizes per mark."""
     margin = len(str(found.most)) + 4
     width = max(10, (paper.picture - margin) // 10 * 10)
     each = -(-found.most // (width * _LINES))

@@ -1,4 +1,4 @@
-"""A plan, or a comparison of plans, as one page to attach to a change request."""
+"""A plan, or a comparison of plans, as one HTML page to attach to a change request."""
 
 from __future__ import annotations
 
@@ -120,9 +120,9 @@ def memory_bar(rank: RankBudget, label: str) -> str:
 
 
 def page_environment() -> Environment:
-    """Return the environment for the templates of pages.
+    """Return the Jinja environment for page templates.
 
-    Text of recipes, checkpoints, servers and processes is escaped.
+    Text from recipes, checkpoints, servers and processes is escaped.
     """
     found = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -152,7 +152,7 @@ def _environment() -> Environment:
 
 
 def printable(value: Any) -> Any:
-    """Return the text of a value in a page, with control characters replaced."""
+    """Return a value for a page; control characters in text are replaced."""
     if isinstance(value, Markup | int | float):
         return value
     return "".join(
@@ -189,7 +189,7 @@ def counts(found: Coverage) -> str:
 
 
 def named(rank: RankBudget) -> str:
-    """Return the text for ranks of equal memory, with the memory of each."""
+    """Return the names of ranks with equal budgets, and the memory of each."""
     each = " each" if len(rank.ranks) > 1 else ""
     short = f", {formatting.size(rank.short_bytes)} short" if rank.short_bytes > 0 else ""
     return f"{formatting.ranks(rank.ranks)}, {formatting.size(rank.memory_bytes)}{each}{short}"

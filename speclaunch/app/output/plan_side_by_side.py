@@ -103,12 +103,12 @@ def names_of(difference: PlanDifference) -> str:
 
 
 def cell(row: EffectiveArgument | None) -> str:
-    """Return an argument's effective value as text, or that the version has no such argument."""
+    """Return an argument's effective value as text, or `(no such argument)` for None."""
     return "(no such argument)" if row is None else formatting.effective(row)
 
 
 def reasons(difference: PlanDifference, names: tuple[str, str]) -> list[str]:
-    """Return the reasons for both values; a single reason if they are equal."""
+    """Return the reason for each value; a single reason if both are equal."""
     texts = [why(row) for row in (difference.before, difference.after) if row is not None]
     if len(set(texts)) <= 1:
         return texts[:1]
@@ -245,7 +245,7 @@ def totals(found: DeploymentPlan) -> str:
 
 
 def differences(found: DeploymentPlan) -> list[list[str]]:
-    """Return a row per argument that differs: its name, then its value in every role."""
+    """Return a row per argument that differs: its name, then its value in each role."""
     return [
         [_flag(some) or name, *("not set" if row is None else cell(row) for row in some)]
         for name, some in found.differing()
@@ -267,7 +267,7 @@ def _speculation(role: RolePlan) -> str:
 
 
 def _sizes(role: RolePlan, *kinds: MemoryUse) -> str:
-    """Return the memory of these uses as text, one size per kind of rank."""
+    """Return the memory of the uses `kinds` as text, with each distinct size once."""
     found = dict.fromkeys(
         formatting.size(sum(share.size.bytes for share in rank.shares if share.use in kinds))
         for rank in role.planned.budget.ranks

@@ -261,7 +261,7 @@ _STYLES = {
 
 
 def show_fitting(paper: LineWriter, found: Fitting) -> None:
-    """Print the changes with reasons and cost, as recipe lines and as overrides."""
+    """Print suggested changes, with reasons and cost, then as recipe lines and overrides."""
     suggestion = found.suggestion
     paper.heading("What fits", f"objective: {suggestion.objective}")
     paper.line("  ", (found.head, _STYLES[suggestion.fit]))
@@ -299,7 +299,7 @@ def _show_settings(
 
 
 def show_advice(paper: LineWriter, found: Advice) -> None:
-    """Print the settings, the three fractions, and the recipe lines."""
+    """Print the best settings for a load, their memory margins, and the recipe lines."""
     best = found.best
     paper.heading("Best for the load", best.load.summary)
     paper.line("  ", (found.head, _STYLES[best.fit]))

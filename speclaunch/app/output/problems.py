@@ -90,7 +90,7 @@ def _shown(
 
 
 def source_line(place: Place) -> str | None:
-    """Return the line of a place without secrets and line end; None if unavailable."""
+    """Return the source line of a place, with secrets redacted; None if unavailable."""
     line = complete_line(place)
     if line is None or len(line) > _LONGEST_MASKED:
         return None
@@ -98,7 +98,7 @@ def source_line(place: Place) -> str | None:
 
 
 def complete_line(place: Place) -> str | None:
-    """Return the line including secrets, which must not be shown; None if unavailable."""
+    """Return the unredacted source line, which must not be shown; None if unavailable."""
     if place.path == COMMAND_LINE or place.line < 1 or not _may_quote(place.path):
         return None
     held = reads.buffer(place.path)
@@ -127,9 +127,9 @@ def _split(data: bytes) -> tuple[str, ...]:
 def _may_quote(path: str) -> bool:
     """True if lines of a file may be shown.
 
-    The file must be in the project of the working directory or of a path on the command line,
-    because a file in a repository may name, or link to, any file of this machine, such as
-    `/etc/shadow`. In library use, the result is always True.
+    The file must be in the project of the working directory or of a path on the command line.
+    Otherwise, a repository could show any file, such as `/etc/shadow`, by its name or by a link.
+    In library use, the result is always True.
     """
     args = errors.command_line
     if args is None:
@@ -164,7 +164,7 @@ def _roots(here: str, args: Sequence[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _repository(folder: str) -> str | None:
-    """Return the nearest directory with `.git`, from `folder` upward; None if none has."""
+    """Return the nearest directory with `.git`, from `folder` upward; None if there is none."""
     while True:
         if os.path.lexists(os.path.join(folder, ".git")):
             return folder

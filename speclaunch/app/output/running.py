@@ -1,4 +1,4 @@
-"""User interface of a launch: on the terminal, or in the background."""
+"""User interface of foreground and background launches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from speclaunch.serving import (
 
 
 def failure(name: str, conclusion: Conclusion) -> LaunchError:
-    """Return the error of a launch: phase, cause and remedy."""
+    """Return the error of a failed launch, with phase, cause and remedy."""
     from speclaunch.serving import meaning  # noqa: PLC0415 - few launches fail
 
     outcome = conclusion.outcome
@@ -63,7 +63,7 @@ def failure(name: str, conclusion: Conclusion) -> LaunchError:
 
 
 def _remedy(conclusion: Conclusion) -> str | None:
-    """Return the ladder's advice, else the cause's remedies, one per line; None without any."""
+    """Return recovery's advice, else the cause's remedies, one per line; None if there are none."""
     from speclaunch.serving import remedy_steps  # noqa: PLC0415 - few launches fail
 
     diagnosis = conclusion.diagnosis
@@ -86,7 +86,7 @@ _WHAT_NEXT = (("follow", "logs -f"), ("stop", "stop"), ("story", "runs show"))
 
 
 def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: bool) -> ExitCode:
-    """Launch and wait until the launch ends. Raises LaunchError with the reason for a failure."""
+    """Launch and return the exit code at the end. Raises LaunchError if the launch fails."""
     gc.enable()
     observer: PlainObserver | None = None
     has_snippets = False
@@ -208,7 +208,7 @@ def _in_background(start: PlannedLaunch, planner: Planner, announcer: Announcer)
 
 
 class _Announcing(PlainObserver):
-    """Observer that writes to the detached log and notifies the waiting parent."""
+    """Observer that logs a background launch and notifies the waiting parent."""
 
     def __init__(self, announcer: Announcer, on_ready: OnReady, start: PlannedLaunch) -> None:
         super().__init__(err_lines(), on_ready, weights=WeightSizes(*start.weight_bytes))

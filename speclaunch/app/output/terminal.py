@@ -125,7 +125,7 @@ class TableCell(Struct, frozen=True):
 
 
 class LineWriter(Struct, frozen=True):
-    """A console with its line width."""
+    """Writer of lines that fit the width of a console."""
 
     console: Console
 
@@ -136,7 +136,7 @@ class LineWriter(Struct, frozen=True):
 
     @property
     def picture(self) -> int:
-        """Columns for a picture."""
+        """Width of a picture in columns."""
         return min(self.width or _PIPE, 120)
 
     @property
@@ -145,7 +145,7 @@ class LineWriter(Struct, frozen=True):
         return self.width is not None and self.width < NARROW
 
     def can(self, letters: str) -> bool:
-        """True if the output encoding has these letters."""
+        """True if the output encoding supports `letters`."""
         try:
             letters.encode(self.console.encoding)
         except (UnicodeEncodeError, LookupError):
@@ -182,7 +182,7 @@ class LineWriter(Struct, frozen=True):
     def table(
         self, rows: Iterable[Sequence[TableCell]], most: Sequence[int], *, indent: int = 2
     ) -> None:
-        """Print columns as wide as needed, up to `most`; the last column takes the remaining width.
+        """Print rows in columns up to `most` wide; the last column takes the remaining width.
 
         A row with one cell is a heading. Columns that are empty in all rows are omitted.
         """
@@ -211,14 +211,14 @@ class LineWriter(Struct, frozen=True):
             self.line(*parts)
 
     def _pieces(self, cell: TableCell, width: int) -> list[tuple[str, str]]:
-        """Return the lines of a cell; in a pipe a single line, so that a row can be searched."""
+        """Return a cell's styled lines; in a pipe, one line, so that a row can be searched."""
         if self.width is None:
             return [(f"{cell.text} [{cell.below}]" if cell.below else cell.text, cell.style)]
         found = [(piece, cell.style) for piece in wrapped(self.plain(cell.text), width)]
         return found + [(piece, "dim") for piece in wrapped(self.plain(cell.below), width) if piece]
 
     def plain(self, text: str) -> str:
-        """Return text without control characters, and without letters that the encoding lacks."""
+        """Replace control characters, and characters that the encoding lacks."""
         text = text.replace("\n", " ")
         shown = "".join(letter if letter.isprintable() else "?" for letter in text)
         if self.can(shown):

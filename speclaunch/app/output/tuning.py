@@ -28,7 +28,7 @@ from speclaunch.measure import (
 
 _COLUMNS = ("setting", "tokens/s per request", "vs. recipe", "accept length", "ms per step")
 Arguments = dict[str, int]
-"""A setting as server arguments."""
+"""Server arguments of a setting."""
 
 
 class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
@@ -114,7 +114,7 @@ class TuningOutcome(Struct, frozen=True):
     verdict: TuningVerdict | None
     """Result of the comparison; None if nothing was compared."""
     compared_starts: int
-    """Starts of each side of the comparison."""
+    """Number of engine starts per side of the comparison."""
     ended: str
     starts: int
     seconds: float
@@ -141,7 +141,7 @@ def evidence(winner: Compared, aim: TuningObjective, workload: str, date: str) -
 
 
 def show_outcome(console: Console, found: TuningOutcome) -> None:
-    """Print the settings, best first, then the comparison and the change of the recipe."""
+    """Print the settings, best first, then the comparison and the change to the recipe."""
     console.print(_table(found))
 
     def say(text: str, style: str | None = None) -> None:

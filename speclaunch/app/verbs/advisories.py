@@ -109,7 +109,7 @@ def check(options: AdvisoriesCheckOptions) -> ExitCode:
 
 
 def _is_linted(word: str) -> bool:
-    """True for standard input, a directory, or a file that is not a recipe."""
+    """True if `word` is standard input, a directory, or a file that is not a recipe."""
     if word == STDIN or Path(word).is_dir():
         return True
     if not Path(word).is_file():
@@ -129,8 +129,7 @@ def _of_recipes(options: AdvisoriesCheckOptions, words: Sequence[str]) -> list[t
 def _of_files(
     options: AdvisoriesCheckOptions, paths: Sequence[str]
 ) -> tuple[list[tuple[str, Plan]], list[Problem]]:
-    """Return the plan of each server that `lint` finds in files, and problems with unreadable
-    files.
+    """Return the label and plan of each server in files, and problems with unreadable files.
 
     Raises InputError.
     """
@@ -151,7 +150,7 @@ def _of_files(
 
 
 def export(options: AdvisoriesExportOptions) -> None:
-    """Print all advisories as JSON, for `advisories update` or as OSV documents."""
+    """Print all advisories, as input for `advisories update` or as OSV documents."""
     if options.osv:
         _print_json([osv_document(advisory) for advisory in all_advisories()])
     else:
@@ -159,7 +158,7 @@ def export(options: AdvisoriesExportOptions) -> None:
 
 
 def update(options: AdvisoriesUpdateOptions) -> None:
-    """Store the advisories of a source. Raises InputError."""
+    """Store the advisories from a source. Raises InputError."""
     done = update_advisories(options.source, options.sha256)
     counts = f"{len(done.new)} new, {len(done.changed)} changed"
     err().print(f"wrote {done.path}: {counts}")

@@ -36,7 +36,7 @@ QUICK = ("lint", DEFAULT, "watch")
 
 
 def quick_explain(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> bool:
-    """True for a plain `explain CODE`, which needs no options."""
+    """True if `words` are a plain `explain CODE` without options."""
     plain = len(words) == 2 and words[0] == "explain" and not words[1].startswith("-")
     return plain and COMPLETION not in environment
 
@@ -58,7 +58,7 @@ def quick_command(
 
 
 def plain_options(declared: type[VerbOptions], words: Sequence[str]) -> VerbOptions | None:
-    """Return the options of a plain command line without typer; None if typer has to parse it."""
+    """Parse a plain command line without typer; None if typer has to parse it."""
     by_name = {
         name: (attribute, option)
         for attribute, option in declared.declared().items()
@@ -234,7 +234,7 @@ class _Output(io.TextIOWrapper):
         return self.write_drawn(printable(text))
 
     def write_drawn(self, text: str) -> int:
-        """Write rich's output with its terminal codes; texts in it are already escaped."""
+        """Write rich's output, including terminal codes; its text is already escaped."""
         from speclaunch.core import redact
 
         return self.write_commands(self._without_commands(redact(text)))

@@ -280,7 +280,7 @@ _MOST_CONCURRENCY, _MOST_CONTEXT = 4096, 1 << 24
 
 
 def bench(options: BenchOptions) -> ExitCode:
-    """Measure and write the certificate. Raises InputError, LaunchError."""
+    """Measure one or two sides and write the result. Raises InputError, LaunchError."""
     written = output(options.output_format, options.output_file)
     sides = _sides(options)
     tell_replaced(*sides)
@@ -381,9 +381,7 @@ def _require_load(schedule: Schedule, generator: Generators) -> None:
 def _objections(
     schedule: Schedule, sides: Sequence[AnySide], rounds: Sequence[Round]
 ) -> tuple[Objection, ...]:
-    """Return the objections, checked per context length and concurrency, because round sizes
-    differ.
-    """
+    """Return the objections; rounds of each context and concurrency are checked separately."""
     expected = [side.expected for side in sides]
     found = [
         objection
@@ -453,7 +451,7 @@ def _require_prompts(workloads: Sequence[Prompts], schedule: Schedule) -> None:
 
 
 BeginLoad = Callable[[Path], LoadGenerator]
-"""Function that starts a load generator, which stores its files in a folder. Raises LaunchError."""
+"""Function that starts a load generator with a folder for its files. Raises LaunchError."""
 
 
 def _measured(
@@ -499,8 +497,8 @@ def _measured(
 def _chosen(options: BenchOptions, sides: Sequence[AnySide]) -> tuple[Generators, BeginLoad]:
     """Return the load generator of `--generator`, and the function that starts it.
 
-    `sglang` runs in the engine's interpreter; `aiperf` is a program. Raises LaunchError if the
-    generator is not available.
+    `sglang` runs in the engine's interpreter; `aiperf` is a separate program.
+    Raises LaunchError if the generator is not available.
     """
     # do not trust a tokenizer that only a running server names
     trusted = options.tokenizer is not None or isinstance(sides[0], LaunchedSide)

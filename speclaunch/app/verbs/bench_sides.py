@@ -1,4 +1,4 @@
-"""Sides that `bench`, `prove` and `tune` compare, and their numeric options."""
+"""Sides and numeric options of `bench`, `prove` and `tune`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def side_record(side: AnySide) -> SideRecord:
 
 
 def memory_warnings(sides: Iterable[AnySide]) -> Iterator[str]:
-    """Yield warnings about sides short of memory, because their engines' output is not shown."""
+    """Yield memory warnings about sides, because the output of their engines is not shown."""
 
     for side in sides:
         if isinstance(side, RunningSide):
@@ -74,7 +74,7 @@ def tell_replaced(*sides: AnySide) -> None:
 
 
 def numbers(option: str, text: str, least: int, most: int) -> tuple[int, ...]:
-    """Return the distinct numbers of a list, in input order.
+    """Return the distinct numbers of a comma-separated list, in input order.
 
     Raises InputError for an item that is not a number from `least` to `most`.
     """
@@ -102,7 +102,7 @@ def default_blocks(starts: int) -> int:
 
 
 def require_starts(option: str, starts: int, rounds: int) -> None:
-    """Raise InputError for a number of starts that is too small for a conclusion."""
+    """Raise InputError for too few starts for a conclusion, or more starts than rounds."""
     place = Place(COMMAND_LINE, text=f"{option} {starts}")
     if 1 < starts < LEAST_PAIRS:
         message = f"{starts} starts cannot show the variation between starts"

@@ -97,7 +97,7 @@ class _Command(TyperCommand):
 
 
 class _Group(TyperGroup):
-    """Verb with verbs below it. Its help ends with an example."""
+    """Verb with subverbs, whose help ends with an example."""
 
     verb: Verb
 
@@ -125,7 +125,7 @@ class _Bench(TyperGroup):
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of `bench run`, then the verbs below `bench`."""
+        """Write the help of `bench run`, then the subverbs of `bench`."""
         self.commands[BENCH_RUN].format_help(ctx, formatter)
         rows = [(name, command.get_short_help_str(200)) for name, command in self.commands.items()]
         with formatter.section("Commands (speclaunch bench COMMAND …; default: run)"):
@@ -217,7 +217,7 @@ def _add(group: typer.Typer, verb: Verb) -> None:
 
 
 def _function(verb: Verb) -> Callable[..., None]:
-    """Return a function with the verb's options as parameters, as typer reads them."""
+    """Return a function for typer, with the verb's options as parameters."""
     declared = verb.declared.declared()
     keys: Collection[str] = ()
     if verb.declared.is_configurable:

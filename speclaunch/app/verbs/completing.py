@@ -36,21 +36,19 @@ TAKE_RECIPES = frozenset(
 """Verbs whose arguments are recipes and overrides."""
 
 _PLAIN = lazy(r"[\w@%+=:,./~-]*\Z")
-"""Text that a shell leaves unchanged. bash inserts a candidate unquoted, so running the
-line would execute a file name such as `$(…).yaml`."""
+"""Text that a shell leaves unchanged. bash inserts a candidate unquoted, so a file name such
+as `$(…).yaml` would run a command."""
 
 
 class CompletionCandidate(Struct, frozen=True):
-    """A completion and its description. If the completion ends in `=`, `.` or `/`, the word
-    continues.
-    """
+    """Completion with a description. The word continues after a final `=`, `.` or `/`."""
 
     value: str
     help: str = ""
 
 
 def answer(words: Sequence[str]) -> None:
-    """Print the completions of the last word after `speclaunch`.
+    """Print the completions of the last of `words`, the words after `speclaunch`.
 
     Each line is a value, a tab and a description. Prints nothing for files, which the shell lists
     itself.
@@ -60,7 +58,7 @@ def answer(words: Sequence[str]) -> None:
 
 
 def candidates(words: Sequence[str]) -> list[CompletionCandidate]:
-    """Return the completions of the last of `words`; empty if there are none."""
+    """Return the completions of the last of `words`."""
     *before, current = words or ("",)
     quote = current[:1] if current[:1] in ("'", '"') else ""
     verb, rest = _verb([word.strip("'\"") for word in before])
@@ -165,7 +163,7 @@ def _listed(values: Iterable[str], current: str) -> Iterator[str]:
 
 
 def _values(option: Option[Any], name: str) -> Iterable[str]:
-    """Return the values of an option; empty for files and directories."""
+    """Return the possible values of an option; empty if they are not listed, as for files."""
     if issubclass(option.kind, StrEnum):
         return map(str, option.kind)
     if name in ("--engine", "--to", "--from"):
@@ -263,7 +261,7 @@ def _keys(begun: str, before: Sequence[str], dirs: Sequence[Path]) -> Iterator[D
 def _keys_of_roles(
     role: str, begun: str, before: Sequence[str], dirs: Sequence[Path]
 ) -> Iterator[Described]:
-    """Yield the keys of a role; the roles if no role is named yet."""
+    """Yield the keys of a role, or the roles if none is named yet."""
     if not role:
         yield from ((f"roles.{name}.", "") for name in _roles_of(before, dirs))
         return
@@ -364,7 +362,7 @@ def _option(name: str, words: Sequence[str]) -> str | None:
 
 
 def _version_of_recipe(before: Sequence[str], dirs: Sequence[Path]) -> str | None:
-    """Return the newest version that the recipe allows; None if it sets none."""
+    """Return the newest version that the recipe allows; None if unset or unknown."""
     written = [word.partition("=")[2] for word in before if word.startswith("engine.version=")]
     if written:
         return written[-1].strip("'\"")
