@@ -44,7 +44,7 @@ class InCell(Protocol):
 
 
 def per_cell(cell: InCell, *, concurrency: bool = True) -> str:
-    """Return the name of a cell: `code at 8`, `chat, 4,096 tokens, at 1`."""
+    """Return the name of a cell: `code at 8` or `chat, 4,096 tokens, at 1`."""
     context = f", {cell.context:,} tokens" if cell.context else ""
     at = f"{',' if context else ''} at {cell.concurrency}" if concurrency else ""
     return f"{cell.workload}{context}{at}"
@@ -140,7 +140,7 @@ def goodput(cell: CellRecord) -> list[str]:
 
 
 def bounds(found: CertificateDocument) -> str:
-    """Return the latency bounds as text: `ttft 500 ms, tpot 50 ms`."""
+    """Return the latency bounds of goodput: `ttft 500 ms, tpot 50 ms`."""
     return ", ".join(f"{name} {most:g} ms" for name, most in found.goodput_within.items())
 
 

@@ -76,7 +76,7 @@ class BenchCourse:
         del self._due[:1]
 
     def left(self) -> float | None:
-        """Return the estimated seconds left after the last finished round; None if unknown."""
+        """Return the estimated seconds left after the last round; None if unknown."""
         starts = starts_due(self._schedule, self._measured, self._due)
         return seconds_left(
             self._schedule,

@@ -180,7 +180,7 @@ def reasons(skipped: Sequence[SkippedRule], wording: Wording = _listed) -> list[
 
 
 def _codes(codes: Sequence[str]) -> str:
-    """Return rule codes as text, or only their number if there are more than 40."""
+    """Return rule codes as text, or only their number if over 40."""
     return ", ".join(codes) if len(codes) <= _MANY_CODES else f"{len(codes)} rules"
 
 

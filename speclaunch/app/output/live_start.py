@@ -131,7 +131,7 @@ def show_ready(
     worker: bool = False,
     tiny: bool = False,
 ) -> None:
-    """Print that the engine serves, and the results of its check."""
+    """Print that the engine serves, and the verification results."""
     ok = verification is None or verification.ok
     mark, color = ("✓", "bold green") if ok else ("✗", "bold red")
     state = "is serving" if ok else "serves, but not as requested"

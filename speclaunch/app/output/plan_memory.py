@@ -71,7 +71,7 @@ def used(rank: RankBudget) -> tuple[MemoryShare, ...]:
 
 
 def cells(rank: RankBudget, width: int) -> tuple[BarPart, ...]:
-    """Return the segments of a bar of `width` cells, at least one cell per share of memory.
+    """Return a bar's segments, at least one cell each; empty if `width` cells are too few.
 
     If memory is short, the last cells are past the end of the memory; `beyond` counts them.
     """

@@ -128,7 +128,7 @@ def _may_quote(path: str) -> bool:
     """True if lines of a file may be shown.
 
     The file must be in the project of the working directory or of a path on the command line.
-    Otherwise, a repository could show any file, such as `/etc/shadow`, by its name or by a link.
+    Otherwise, a repository could name, or link to, any file to show, such as `/etc/shadow`.
     In library use, the result is always True.
     """
     args = errors.command_line

@@ -65,7 +65,7 @@ class _Command(TyperCommand):
     verb: Verb
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the arguments as declared, without the braces and second ellipsis of click."""
+        """Return the arguments as declared, without click's braces and second ellipsis."""
         pieces = [str(self.options_metavar)]
         for parameter in self.get_params(ctx):
             if parameter.param_type_name == "argument":
