@@ -6,8 +6,8 @@ Transformers 5 (SGLang 0.5.10 and later) also reads the scaling from `rope_param
 fills in `original_max_position_embeddings`; the engine then ignores the scaling factor.
 
 A checkpoint's quantization is named as in the newest engine: `_parse_quant_hf_config` and
-`_parse_modelopt_quant_config` in srt/configs/model_config.py (0.5.23). Up to 0.5.2 all methods of
-NVIDIA's ModelOpt are `modelopt`.
+`_parse_modelopt_quant_config` in srt/configs/model_config.py (0.5.23). Releases up to 0.5.2 name
+all of NVIDIA's ModelOpt methods `modelopt`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ _KEYS = (
 )
 """Keys of the context length, in the order of CONTEXT_LENGTH_KEYS (next to get_context_length)."""
 _FILLED_IN = frozenset({"llama3", "yarn", "longrope"})
-"""Scaling types for which transformers 5 adds the original length (modeling_rope_utils.py)."""
+"""Scaling types for which transformers 5 adds `original_max_position_embeddings`
+(modeling_rope_utils.py)."""
 _BY_LAYER = frozenset({"gemma3_text", "gemma3n_text"})
 """Models whose scaling transformers 5 stores per layer type, which the engine does not read."""
 _DEFAULTS = {
@@ -81,18 +82,18 @@ _DEFAULTS = {
     "qwen3_5_moe_text": 32768,
 }
 """`max_position_embeddings` of the config classes, used if a config lacks it. The defaults are
-equal in transformers 4.51 to 5.19. A draft that omits the key is limited to 2048 tokens, even for a
-long-context target."""
+equal in transformers 4.51 to 5.19. A Llama draft that omits the key is limited to 2048 tokens, even
+for a long-context target."""
 
 
 def context_lengths(
     config: Mapping[str, Any], in_file: Mapping[str, Any] | None = None
 ) -> tuple[int | None, int | None]:
-    """Return the context lengths in a text model's config: before 0.5.10, and from 0.5.10 on.
+    """Return a text model's context lengths: before 0.5.10, and in 0.5.10 and later.
 
-    None if the config lacks the length, or states it in a format on which the engine fails.
+    A length is None if the config lacks it, or states it in a format on which the engine fails.
 
-    `in_file`: the config in its file, if `json_model_override_args` has changed it. Transformers 5
+    `in_file`: the original config, if `json_model_override_args` changes it. Transformers 5
     completes only the config in the file, not the engine's later changes (0.5.23
     srt/utils/hf_transformers/config.py:405).
     """
@@ -137,8 +138,8 @@ QUANTIZATION_FILE = "hf_quant_config.json"
 
 
 def quantization(*configs: Mapping[str, Any]) -> str | None:
-    """Return the method of the first config that sets one (`quant_method`, or ModelOpt's
-    algorithm); None if none does."""
+    """Return the quantization method of the first config that sets one (`quant_method`, or
+    ModelOpt's algorithm); None if none does."""
     for config in configs:
         for key in ("quantization_config", "compression_config"):
             found = mapping(config.get(key))
@@ -151,7 +152,7 @@ def quantization(*configs: Mapping[str, Any]) -> str | None:
 
 
 def quantization_config(*configs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the config object that contains the quantization method; empty if there is none."""
+    """Return the quantization object of the first config that has one; empty if none does."""
     for config in configs:
         for key in ("quantization_config", "compression_config"):
             found = mapping(config.get(key))
@@ -263,10 +264,10 @@ def from_config(
     in_file: Mapping[str, Any] | None = None,
     **known: Any,
 ) -> Checkpoint:
-    """Return the facts in a `config.json`. A value of a wrong type counts as missing.
+    """Return the facts in a `config.json`. A value of the wrong type counts as missing.
 
-    `known`: fields of the checkpoint from other sources. `in_file`: the config before changes, if
-    any. A field is unread if a PartialConfig lacks one of its keys.
+    `known`: fields of the checkpoint from other sources. `in_file`: the config before overrides, or
+    None without any. A field is unread if a PartialConfig lacks one of its keys.
     """
     inner = _text_config(dict(config.items()))  # an unread part is listed key by key
     flat = merged(config, inner)
@@ -317,8 +318,7 @@ def from_config(
 def _context(
     flat: Mapping[str, Any], inner: Mapping[str, Any], in_file: Mapping[str, Any] | None
 ) -> tuple[int | None, tuple[int | None, int | None] | None]:
-    """Return the context length of all releases and None; or None and the two lengths that
-    differ."""
+    """Return the context length and None if all releases agree, else None and both lengths."""
     # only the text model's own config, without keys inherited from the outer config
     own = inner or flat
     if inner and isinstance(flat, PartialConfig):
@@ -343,9 +343,9 @@ def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read(config: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a key that determines where other keys are; None if the key is unread.
+    """Return the value of a key that determines the location of others; None if it is unread.
 
-    Fields that depend on this location are then also unread.
+    Fields that depend on the location are then unread, too.
     """
     unread = isinstance(config, PartialConfig) and key in config.unread
     return None if unread else config.get(key)
@@ -370,7 +370,7 @@ def _dtype(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str | None:
 
 
 def _sliding_window(config: Mapping[str, Any]) -> int | None:
-    """Return the sliding window in tokens; None if unused. Qwen uses its window only if enabled."""
+    """Return the sliding window in tokens; None if unused. Qwen requires `use_sliding_window`."""
     used = config.get("use_sliding_window")
     qwen = (text(config.get("model_type")) or "").startswith(("qwen2", "qwen3"))
     if used is False or (qwen and used is not True):
@@ -401,7 +401,10 @@ def _aux_hidden_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _block_size(config: Mapping[str, Any]) -> int | None:
-    """Return the block size or None. A null in `dflash_config` overrides the top-level key."""
+    """Return the draft's block size; None if not set.
+
+    A null in `dflash_config` overrides the top-level key.
+    """
     return size(merged(config, mapping(config.get("dflash_config"))).get("block_size"))
 
 
@@ -436,10 +439,10 @@ _OF_QUANTIZATION = ("quantization", "quantization_config")
 
 
 def overridden(found: Checkpoint, changes: Mapping[str, Any]) -> Checkpoint:
-    """Return the facts of a checkpoint after a config update. Facts from its files are unchanged.
+    """Return the facts of a checkpoint after a config update. Facts from other files remain.
 
-    Like `get_config` of srt/utils/hf_transformers/config.py:405 (0.5.23): a part of the config
-    (`text_config`) and rope scaling are merged; anything else is replaced.
+    Like `get_config` (0.5.23 srt/utils/hf_transformers/config.py:405), merges nested configs
+    (`text_config`) and rope scaling, and replaces other values.
     """
     config = dict(found.raw.items())
     for key, value in changes.items():

@@ -43,7 +43,7 @@ from speclaunch.engine.facts.weight_files import (
 _NUMBER = lazy(r"(?<=\.)\d+(?=\.|$)")
 _BRACE = lazy(r"[{}\[\]]")
 _LONG_TABLE = 40
-"""Number of names up to which a table is stored unchanged."""
+"""Maximum number of names in a table that is stored unchanged."""
 
 
 def shortened(config: Any) -> Any:
@@ -75,7 +75,7 @@ def _ranges_of(table: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def ranges(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return patterns with number ranges that match exactly the names of a table."""
+    """Return a table's values by patterns with number ranges, which match exactly its names."""
     groups: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
     for name, value in table.items():
         numbers = tuple(int(number) for number in _NUMBER.findall(name))
@@ -121,11 +121,11 @@ _SECRET = lazy(
 )
 """Matches config keys whose values are secrets, but not `mask_token`."""
 _TOKEN = lazy(r"\b(?:hf|gh[a-z]|sk|glpat)[_-][A-Za-z0-9_-]{16,}")
-"""Matches access tokens (the hub's and others) by their prefixes, anywhere in a text."""
+"""Matches access tokens, such as the hub's, by their prefixes anywhere in a string."""
 _MOST_DEPTH = 50
 MOST_HEADERS = 4
-"""Maximum number of weight files whose headers are stored. Larger checkpoints list their tensors in
-an index."""
+"""Maximum number of weight files whose headers are stored. Checkpoints with more files list their
+tensors in an index."""
 
 
 def recorded(
@@ -140,7 +140,7 @@ def recorded(
     """Return the publishable facts of checkpoint `name` in a directory: no weights, secrets or
     paths.
 
-    `read`: the date, YYYY-MM-DD. `tensors`: header data, if the files are not in the directory.
+    `read`: the date, YYYY-MM-DD. `tensors`: the headers, if the files are not in the directory.
     Raises UnreadableFileError.
     """
     config = read_object(directory / "config.json")
@@ -216,8 +216,8 @@ def _is_place(value: str) -> bool:
 
 
 def tensors_in(directory: Path) -> Mapping[str, TensorHeader]:
-    """Return the tensors from the file headers; empty for more than `MOST_HEADERS` files, or if one
-    is broken."""
+    """Return the tensors in the weight files' headers; empty if there are more than `MOST_HEADERS`
+    files or one is unreadable."""
     files = loaded_files(directory)
     found: dict[str, TensorHeader] = {}
     try:

@@ -29,7 +29,7 @@ _TELLING = (
     *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"),
     *("PYTHONPLATLIBDIR", "HOME"),
 )
-"""Variables that determine where an interpreter finds its packages."""
+"""Environment variables that determine where an interpreter finds its packages."""
 _PYENV = re.compile(rb'^export PYENV_ROOT="([^"$`\\]+)"$.*^exec "[^"]*/pyenv" exec ', re.M | re.S)
 """Matches the script that pyenv installs for each interpreter (libexec/pyenv-rehash, 2.x)."""
 
@@ -65,7 +65,7 @@ def _note_program(path: Path) -> None:
 
 
 def _note_choice(root: Path) -> None:
-    """Record the source of pyenv's choice: a variable, `.python-version` or pyenv's own file."""
+    """Record what pyenv's choice depends on: variables, `.python-version` and pyenv's own file."""
     for name in ("PYENV_VERSION", "PYENV_DIR", "PYENV_ROOT", "PWD"):
         reads.variable(name)
     here = Path(reads.variable("PYENV_DIR") or Path.cwd()).absolute()
@@ -75,9 +75,10 @@ def _note_choice(root: Path) -> None:
 
 
 def pyenv_choice(interpreter: Path) -> Path | None:
-    """Return the interpreter that a pyenv script would start in this directory; None if unclear.
+    """Return the interpreter that a pyenv script would start in the current directory.
 
-    Reads the same files as pyenv (libexec/pyenv-version-name, pyenv-version-file, pyenv-exec, 2.x).
+    None for other programs, or if unclear. Reads the same files as pyenv (libexec/
+    pyenv-version-name, pyenv-version-file, pyenv-exec, 2.x).
     """
     try:
         with interpreter.open("rb") as file:
@@ -98,7 +99,7 @@ def pyenv_choice(interpreter: Path) -> Path | None:
 def pyenv_environment(interpreter: Path) -> dict[str, str]:
     """Return the environment for an interpreter that is started in a different directory.
 
-    A pyenv script then still selects the version that this directory's `.python-version` names.
+    A pyenv script then still selects the version for the current directory.
     """
     env = dict(os.environ)
     with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -114,7 +115,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*\Z", re.ASCII)
 
 
 def _written(root: Path) -> str:
-    """Return the text of the nearest `.python-version`, else of pyenv's own file."""
+    """Return the versions named in the nearest `.python-version`, else in pyenv's own file."""
     here = Path(os.environ.get("PYENV_DIR") or Path.cwd()).absolute()
     files = [folder / ".python-version" for folder in (here, *here.parents)]
     nearest = next((file for file in files if file.is_file()), root / "version")
@@ -266,7 +267,7 @@ def _start_query(interpreter: Path) -> RunningScript:
 
 
 def probe(interpreter: Path, query: RunningScript | None = None) -> Runtime:
-    """Return an interpreter's runtime, with package versions from their metadata.
+    """Return an interpreter's runtime, with package versions from metadata.
 
     `query`: a query that is already running. Raises LaunchError if the interpreter does not answer,
     OSError if it cannot be run.
@@ -489,7 +490,7 @@ def trust_all() -> None:
 
 
 def trust(program: str) -> None:
-    """Trust one program until the process exits, identified by the text that names it."""
+    """Trust the program with this exact name or path until the process exits."""
     _TRUSTED.add(program)
 
 

@@ -1,6 +1,6 @@
-"""Tensors of a checkpoint: names, types, shapes, and samples of their numbers.
+"""Tensors of a checkpoint: names, types, shapes, and samples of their values.
 
-Sampling is cheap: tests on bytes run at memory speed, without numpy.
+Sampling is cheap, because bytes are tested at memory speed, without numpy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "U8": "B", "I8": "b", "BOOL": "
 
 
 class Content(Struct, frozen=True):
-    """Properties of a tensor's numbers.
+    """Properties of a tensor's values.
 
     `all_read`: False if only the beginning, the middle and the end of the tensor were read.
     """
@@ -43,7 +43,7 @@ class Content(Struct, frozen=True):
 
 
 def look(file: Path, header: TensorHeader, most: int) -> Content | None:
-    """Return properties of a floating-point tensor's numbers, reading at most `most` bytes.
+    """Return properties of a floating-point tensor's values, reading at most `most` bytes.
 
     None if the tensor has a different type or is empty, or if the file cannot be read.
     """
@@ -59,7 +59,7 @@ def look(file: Path, header: TensorHeader, most: int) -> Content | None:
 
 
 def fingerprint(file: Path, header: TensorHeader, most: int) -> bytes | None:
-    """Return a digest of the bytes that `look` reads, with type and shape. None if unreadable."""
+    """Return a digest of type, shape and the bytes that `look` reads; None if unreadable."""
     read = _pieces(file, _places(header, most))
     if read is None:
         return None
@@ -80,7 +80,7 @@ def _places(header: TensorHeader, most: int) -> list[tuple[int, int]]:
 
 
 def integers(file: Path, header: TensorHeader) -> tuple[int, ...] | None:
-    """Return the numbers of a small integer or boolean tensor; None for any other."""
+    """Return the values of a small integer or boolean tensor; None for others, or if unreadable."""
     code = _INTEGERS.get(header.dtype)
     if code is None or header.elements > _MOST_INTEGERS:
         return None
@@ -117,9 +117,10 @@ def _pieces(file: Path, places: list[tuple[int, int]]) -> list[bytes] | None:
 
 
 def _exponents_full(width: int, bits: int) -> Callable[[bytes], bool]:
-    """Return a test for numbers of `width` bytes with all exponent bits set: infinity or NaN.
+    """Return a test for values of `width` bytes that are infinite or NaN: all exponent bits are 1.
 
-    The exponent is the lower 7 bits of the last byte, and `bits` of the byte before it.
+    The exponent is the lower 7 bits of the last byte, and those in the mask `bits` of the byte
+    before it.
     """
 
     def test(data: bytes) -> bool:
@@ -135,7 +136,7 @@ def _exponents_full(width: int, bits: int) -> Callable[[bytes], bool]:
 
 
 def _of_bytes(full: bytes, width: int = 1) -> Callable[[bytes], bool]:
-    """Return a test for numbers whose last byte is in `full`."""
+    """Return a test for `width`-byte values whose last byte is in `full`."""
 
     def test(data: bytes) -> bool:
         high = data[width - 1 :: width]
@@ -188,11 +189,10 @@ class TensorFacts(Protocol):
         """Return the known contents by name. The more names, the less of each tensor is read."""
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return the numbers of a small integer tensor; None if unknown."""
+        """Return the values of a small integer tensor; None if unknown."""
 
     def fingerprint(self, name: str) -> bytes | None:
-        """Return a digest that is equal for tensors whose sampled bytes are equal; None if not
-        read."""
+        """Return a digest of type, shape and sampled bytes; None if not read."""
 
     def row(self, name: str, number: int) -> Content | None:
         """Return the content of one matrix row; None if unknown."""
@@ -213,7 +213,7 @@ class TensorsOnDisk:
         return self._read_once()
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
-        """Return the contents by name. Of a large tensor only the beginning, middle and end are
+        """Return the contents by name. Only the beginning, middle and end of a large tensor are
         read."""
         known = [name for name in names if name in self.headers.tensors]
         most = min(_MOST_PER_TENSOR, _BUDGET // max(len(known), 1))
@@ -228,7 +228,7 @@ class TensorsOnDisk:
         return look(self._files[name], self.headers.tensors[name], most)
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return the numbers of a small integer tensor; None if unknown."""
+        """Return the values of a small integer tensor; None if unknown."""
         header = self.headers.tensors.get(name)
         return None if header is None else integers(self._files[name], header)
 
@@ -268,8 +268,7 @@ class TensorsOnDisk:
 
 
 def read_tensors(directory: Path) -> TensorsOnDisk | None:
-    """Return the tensors in a directory, which are read on demand. None without a safetensors
-    file."""
+    """Return the tensors in a directory, read on demand; None without safetensors files."""
     return TensorsOnDisk(directory) if weight_files(directory) else None
 
 
@@ -291,39 +290,38 @@ def must_be_inside(file: Path, directory: Path) -> None:
 
 
 _MOST_SHAPES = 256
-"""Maximum number of stored shapes, enough for drafts. Larger checkpoints store only count and
-bytes."""
+"""Maximum number of stored shapes, enough for drafts. For more tensors, only their count and
+bytes are stored."""
 
 
 class StoredTensors(Struct, frozen=True):
-    """Tensor headers for rules, known without the checkpoint's files; the contents are unknown."""
+    """Stored tensor headers, usable without the checkpoint's files. Contents are unknown."""
 
     headers: Headers
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
-        """Return an empty mapping, because no numbers are stored."""
+        """Return an empty mapping, because no values are stored."""
         del names
         return {}
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return None, because no numbers are stored."""
+        """Return None, because no values are stored."""
         del name
         return None
 
     def fingerprint(self, name: str) -> bytes | None:
-        """Return None, because no numbers are stored."""
+        """Return None, because no values are stored."""
         del name
         return None
 
     def row(self, name: str, number: int) -> Content | None:
-        """Return None, because no numbers are stored."""
+        """Return None, because no values are stored."""
         del name, number
         return None
 
 
 def described(tensors: Mapping[str, TensorHeader]) -> dict[str, Any]:
-    """Return the tensors as JSON data: count, bytes by type, and for few tensors each type and
-    shape."""
+    """Return the tensors as JSON data: count, bytes by type and, if they are few, all shapes."""
     if not tensors:
         return {}
     held: Counter[str] = Counter()

@@ -19,11 +19,11 @@ _STRINGS = (
     ('"', lazy(r'"(?:\\.|[^"\\])*"')),
     ("'", lazy(r"'[^']*'")),
 )
-"""A string's opening mark and its full pattern. 16 is re.DOTALL."""
+"""Opening quotes and full pattern of each kind of string. 16 is re.DOTALL."""
 
 
 class Span(NamedTuple):
-    """A range of the text. Line and column count from 1; `length` is within the line."""
+    """A range of the text. Line and column count from 1; `length` ends with the line."""
 
     line: int
     column: int
@@ -48,7 +48,7 @@ class Places(NamedTuple):
         return Span(1, 1, 1, 0, 0)
 
     def key(self, path: Path) -> Span:
-        """Return the span of a key."""
+        """Return the span of a key, else of its value or nearest parent."""
         return self.keys.get(path) or self.of(path)
 
 
@@ -60,7 +60,7 @@ def places(text: str) -> Places:
 
 
 class _Reader:
-    """Single-pass TOML reader. tomllib has already checked the text between keys and values."""
+    """Single-pass TOML reader, which does not validate the text."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0

@@ -50,11 +50,11 @@ _ENTRIES = 20_000
 """Maximum number of stored digests; the oldest are dropped."""
 _THREADS = 4
 _DESCRIBES = ".md"
-"""Suffix of files that no engine reads."""
+"""Suffix of documentation files, which are not hashed."""
 
 
 class HashedFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of a checkpoint; `name` is relative to its directory."""
+    """A file of a checkpoint; `name` is relative to the checkpoint's directory."""
 
     name: str
     size: int
@@ -63,8 +63,8 @@ class HashedFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def hash_files(path: Path, *, verify: bool = False) -> tuple[HashedFile, ...]:
-    """Return the files in a checkpoint's directory, sorted by name. `path` may also be a single
-    file.
+    """Return the files in a checkpoint's directory with digests, sorted by name. `path` may also be
+    a single file.
 
     `verify`: ignore cached digests. Raises LaunchError for a file that cannot be read.
     """
@@ -112,7 +112,7 @@ def revision_of_files(directory: Path) -> str | None:
 
 
 def _files(directory: Path, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Path]]:
-    """Yield the regular files below a directory, following links and skipping hidden files."""
+    """Yield the regular files below a directory, following links, except hidden and `.md` files."""
     for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
         name, path = f"{prefix}{entry.name}", Path(entry.path)
         if entry.name.startswith("."):
@@ -150,7 +150,7 @@ def _stored() -> _Entries:
 
 
 def _store(fresh: _Entries) -> None:
-    """Add digests to the cache. After a failed write the files are read again next time."""
+    """Add digests to the cache. After a failed write, the files are hashed again next time."""
     with contextlib.suppress(OSError), locked(_path().with_suffix(".lock")):
         entries = {**_stored(), **fresh}
         latest = dict(list(entries.items())[-_ENTRIES:])
@@ -163,7 +163,7 @@ and later, MAX_HEADER_SIZE).
 """
 MOST_READ_BYTES = 32 << 20
 """Maximum header size that speclaunch reads, with room for about 250,000 tensors. The longest
-published headers have a tenth of this size."""
+published headers are a tenth of this size."""
 MOST_TENSORS = 200_000
 """Maximum number of tensors that speclaunch reads per file. A header with more tensors is not
 parsed."""
@@ -214,9 +214,9 @@ class TensorHeader(Struct, frozen=True):
 
 
 def read_names(file: Path) -> dict[str, Any]:
-    """Return a file's header by tensor name, unchecked and without `__metadata__`.
+    """Return a header's entries by tensor name, unchecked and without `__metadata__`.
 
-    Raises UnreadableFileError if it exceeds speclaunch's limit, and BrokenHeaderError if it is
+    Raises UnreadableFileError if the header exceeds speclaunch's limit, BrokenHeaderError if it is
     invalid.
     """
     return _raw(file)[0]
@@ -328,7 +328,7 @@ def _short(text: str) -> str:
 
 INDEX = "model.safetensors.index.json"
 _MOST_FILES = 512
-"""Maximum number of files without an index whose headers are read."""
+"""Maximum number of weight files whose headers are read if there is no index."""
 _MOST_MISSING = 100
 
 # A multi-token-prediction layer is called `mtp.…`, `model.mtp_layers.0.…`, `mtp_block.0.…` or
@@ -378,8 +378,10 @@ class CheckpointWeights(Struct, frozen=True):
         return any(name.rpartition(".")[2] == "d2t" for name in self._with("d2t"))
 
     def _with(self, *marks: str) -> Iterator[str]:
-        """Yield the names that contain a mark. Searches one joined text, because there may be 10^5
-        names."""
+        """Yield the names that contain any of `marks`.
+
+        Searches one joined text, because there may be 10^5 names.
+        """
         names = self.names or frozenset()
         together = "\n".join(names)
         found = [mark for mark in marks if mark in together]
@@ -526,7 +528,7 @@ def _of_tokenizer(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _special_tokens(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts of `bos_token` and similar tokens, and of the additional lists."""
+    """Yield the texts of `bos_token` and similar tokens, and of additional special tokens."""
     values = [value for key, value in config.items() if key.endswith("_token")]
     for key in ("additional_special_tokens", "extra_special_tokens"):
         more = config.get(key)

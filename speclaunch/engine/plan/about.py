@@ -80,8 +80,8 @@ def about(name: str, catalogue: Catalogue) -> About | None:
 
 
 def value_kind(argument: Argument) -> str:
-    """Return a short description of an argument's values: `whole number`, `switch`, `list of
-    numbers`."""
+    """Return a short description of an argument's values, such as `whole number` or
+    `list of numbers`."""
     if not argument.kind.takes_value:
         return "switch"
     kind = "one of its choices" if argument.choices else _TYPES.get(argument.type, "text")
@@ -144,7 +144,7 @@ def _span(spans: tuple[tuple[str, str], ...], *, current: bool) -> str:
 
 
 def suggested_values(version: str) -> dict[str, tuple[str, ...]]:
-    """Return the values that a release supports, for arguments whose parser accepts any text."""
+    """Return a release's values by argument, for arguments whose parser accepts any text."""
     algorithms = [name for name, since in FIRST_WITH.items() if within(version, f">={since}")]
     return {"speculative_algorithm": tuple(algorithms)}
 
