@@ -1,6 +1,6 @@
 """Shared basics for all libraries: places, problems, bounded reads, processes, files and secrets.
 
-Other libraries import only these names. See README.md.
+Other libraries import only the names below. See README.md.
 """
 
 from speclaunch.core.front_door import front_door

@@ -1,12 +1,12 @@
 """Starts all child processes, without executing files in the current directory.
 
-Python searches the current directory before its standard library (`-c`, `-m`, an empty or relative
-entry of PYTHONPATH), so a json.py in a repository would run in place of the standard library's.
+With `-c`, `-m`, or an empty or relative entry in PYTHONPATH, Python searches the current directory
+before its standard library. A json.py in a repository would then replace the standard library's.
 Therefore a child:
 
 - runs in a directory that only root can write, unless its caller names a different one;
-- gets no relative entry of PYTHONPATH;
-- is found only through absolute entries of PATH.
+- gets no relative entry in PYTHONPATH;
+- is found only through absolute entries in PATH.
 
 Callers also choose the interpreter's isolation: `isolated`, `safe_path` or `own_command`.
 
@@ -44,8 +44,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 def isolated(python: str | Path, *args: str | Path) -> list[str]:
     """Return the command for a script that needs only the standard library and site-packages.
 
-    Uses `-I`, which exists in every Python 3. It also ignores PYTHONPATH and the user's
-    site-packages.
+    Uses `-I`, with which Python also ignores PYTHONPATH and the user's site-packages.
     """
     return [str(python), "-I", *map(str, args)]
 
@@ -53,8 +52,8 @@ def isolated(python: str | Path, *args: str | Path) -> list[str]:
 def safe_path(env: Mapping[str, str]) -> dict[str, str]:
     """Return `env` with PYTHONSAFEPATH set, for a script that imports the engine's packages.
 
-    Python 3.10 rejects the option `-P` and ignores this variable. There, only the child's safe
-    directory protects it.
+    Python 3.10 rejects `-P` and ignores this variable. There, only the child's working directory
+    protects the script.
     """
     return {_SAFE_PATH: _OURS, **env}
 
@@ -79,8 +78,7 @@ def bound(command: Sequence[str | Path]) -> list[str]:
 
 
 def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return `env` (default: the current one) without PYTHONPATH entries that mean the current
-    directory."""
+    """Return `env` (default: this process's) without empty or relative PYTHONPATH entries."""
     found = dict(os.environ if env is None else env)
     if "PYTHONPATH" in found:
         entries = [entry for entry in found["PYTHONPATH"].split(os.pathsep) if os.path.isabs(entry)]

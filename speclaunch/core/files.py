@@ -69,10 +69,10 @@ _ENTERED = stat.S_IXGRP | stat.S_IXOTH
 
 
 def distrust(folder: Path, home: Path | None = None) -> Distrust | None:
-    """Return why files in `folder` (below the home) are neither executed nor trusted.
+    """Return why files in `folder` are not trusted: other users could have written them.
 
-    The reason is that other users could have written them. None if only this user or root can write
-    to the folder, or if it does not exist.
+    None if only this user or root can write to the folder, or if it does not exist. `home`: an
+    ancestor of the folder, by default speclaunch's home.
 
     The home and its contents must belong to this user or root, and no other user may have write
     access. A group may have write access if the group is root's or this user's own (`umask 002`).
@@ -140,10 +140,10 @@ def make_private(folder: Path) -> None:
 
 
 def write_temporary(path: Path, data: bytes, mode: int) -> Path:
-    """Write `data` to a new temporary file next to `path`, and return its path. Replaces a leftover
-    file or link of that name.
+    """Write `data` to a temporary file next to `path`, and return the new file's path.
 
-    Raises OSError without leaving a file, also if `path` is a device, a pipe or a directory.
+    Replaces a leftover temporary file or link. Raises OSError without leaving a file, also if
+    `path` is a device, a pipe or a directory. `mode`: see `replacing`.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a regular file")
@@ -162,9 +162,9 @@ def write_temporary(path: Path, data: bytes, mode: int) -> Path:
 
 @contextmanager
 def replacing(path: Path, data: bytes, mode: int = 0o600) -> Iterator[Path]:
-    """Write `data` to a temporary file next to `path`, which replaces `path` after the block.
+    """Write `data` to a temporary file, yield its path, and rename it to `path` after the block.
 
-    After an error the old file is unchanged. Raises OSError. `mode`: permissions of a new file
+    After an error the old file is unchanged. Raises OSError. `mode`: permissions of the new file
     before the umask; by default only this user can read it.
     """
     temporary = write_temporary(path, data, mode)
@@ -185,10 +185,9 @@ def replace_file(path: Path, data: bytes | str, mode: int = 0o600) -> None:
 
 
 def json_value(value: object) -> Any:
-    """Return a value as JSON types.
+    """Convert a value to JSON types.
 
-    Records become mappings. Paths and subclasses of `str`, such as texts from the environment,
-    become text.
+    Records become mappings. Paths and instances of subclasses of `str` become plain strings.
     """
     return to_builtins(value, enc_hook=lambda v: dict(v) if isinstance(v, Mapping) else str(v))
 
@@ -219,9 +218,9 @@ def try_lock(fd: int, *, tries: int = 1) -> bool | None:
 
 @contextmanager
 def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[int]:
-    """Hold a lock file during the block, and yield its file descriptor. Raises OSError.
+    """Lock the file `path` during the block, and yield its descriptor. Raises OSError.
 
-    `waiting` is called once if another process holds the lock. A leftover file is harmless.
+    `waiting` is called once if another process holds the lock. A leftover lock file is harmless.
     """
     make_private(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -249,15 +248,15 @@ def undone_on_error(path: Path) -> Iterator[None]:
 _ABANDONED_SECONDS = 3600
 """Age after which an unfinished file counts as abandoned."""
 _TRIMMED_EACH = "0"
-"""A new entry whose name ends with this digit trims its folder: one entry in sixteen."""
+"""Adding an entry whose name ends with this digit (one in sixteen) trims its folder."""
 
 
 class EntryFiles:
-    """Cached texts by name (hexadecimal digits), each stored with its digest, in 256 folders.
+    """A cache of texts by hexadecimal name, each stored with its digest, in 256 folders.
 
-    An entry is ignored if it is missing or broken, or if other users could have written it: it
-    belongs to another user, or other users can write to the folder (`distrust`). `most_bytes`:
-    limit of an entry. `most`, `most_bytes_of_all`: entries and bytes left in a trimmed folder.
+    An entry is ignored if it is broken or belongs to another user. All entries are ignored if other
+    users can write to the folder (`distrust`). `most_bytes` limits an entry. `most` and
+    `most_bytes_of_all` limit the entries in a trimmed folder and their total size.
     """
 
     def __init__(self, folder: str, most_bytes: int, most: int, most_bytes_of_all: int) -> None:
@@ -285,7 +284,7 @@ class EntryFiles:
         return None
 
     def put(self, name: str, text: bytes) -> None:
-        """Store a text unless it is too large. Does nothing if the folder cannot be written."""
+        """Store `text` unless it is too large. Does nothing if the folder cannot be written."""
         if self._is_broken or not self.is_believed or len(text) > self._most_bytes:
             return
         path = self._path(name)
@@ -301,7 +300,8 @@ class EntryFiles:
 
 
 def read_entry(path: str, most_bytes: int) -> bytes:
-    """Return the bytes of an entry that belongs to this user. Raises OSError."""
+    """Return the first `most_bytes` bytes of an entry. Raises OSError, also if it is another
+    user's."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
@@ -320,7 +320,7 @@ def write_entry(path: Path, data: bytes) -> None:
 
 
 def trim_entries(folder: str, most: int, most_bytes: int) -> None:
-    """Delete the oldest entries until the folder is within its limits. Raises OSError."""
+    """Delete the oldest entries beyond `most` entries or `most_bytes` in total. Raises OSError."""
     entries: list[tuple[int, int, str]] = []
     with os.scandir(folder) as found:
         for entry in found:

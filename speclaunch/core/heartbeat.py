@@ -23,7 +23,7 @@ _UNITS = {"bytes": 1, "B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
 
 
 class Heartbeat:
-    """Calls `report` with `text(seconds since the beginning)` after `every` seconds without output.
+    """Calls `report(text(seconds since creation))` after `every` seconds without output.
 
     An empty text is not reported. A `report` that fails (a closed pipe) is not called again,
     because progress output must not end the operation.
@@ -67,9 +67,9 @@ class Heartbeat:
 def beating(
     report: Callable[[str], None], text: Callable[[float], str], *, every: float = EVERY_SECONDS
 ) -> Iterator[Heartbeat]:
-    """Report progress in a thread during the block; the thread ends with the block.
+    """Report progress from a separate thread during the block, as `Heartbeat` does.
 
-    `text` is called in that thread.
+    `report` and `text` are called in that thread.
     """
     heartbeat = Heartbeat(report, text, every=every)
     over = threading.Event()
@@ -88,10 +88,10 @@ def beating(
 
 
 class Growth:
-    """Bytes added to some folders since the beginning, and their rate.
+    """Bytes added to `folders` since this object was created, and the current rate.
 
-    Counts only files whose names end with `suffix`, including those deleted later (unpacked
-    downloads).
+    Counts only files whose names end with `suffix`, including files deleted later, such as unpacked
+    downloads.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ def duration(seconds: float) -> str:
 
 
 def announced_bytes(line: str) -> int | None:
-    """Return the size in pip's `Downloading torch-….whl (915.2 MB)`; None for other lines."""
+    """Return the size in bytes from pip's `Downloading torch-….whl (915.2 MB)`, else None."""
     found = _ANNOUNCED.search(line)
     if found is None or not line.lstrip().startswith("Downloading "):
         return None

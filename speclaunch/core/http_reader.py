@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import ssl
 
 MOST_BYTES = 16 << 20
-"""Limit of a body in bytes, unless the caller sets a limit."""
+"""Default limit of a body in bytes."""
 _HEADER_BYTES = 64 << 10
 _ERROR_BYTES = 64 << 10
 """Limit of an error response's body in bytes. Further bytes are dropped."""
@@ -55,8 +55,7 @@ class Response(Struct, frozen=True):
 
 
 def collect(chunks: Iterable[bytes], most: int, deadline: float) -> bytes:
-    """Return the first `most` + 1 bytes of `chunks`. The extra byte shows that the limit is
-    exceeded.
+    """Return at most `most` + 1 bytes of `chunks`. An extra byte means that they exceed `most`.
 
     Raises LateError after `deadline` (`time.monotonic`).
     """
@@ -71,7 +70,7 @@ def collect(chunks: Iterable[bytes], most: int, deadline: float) -> bytes:
 
 
 class HttpReader:
-    """A client of one server, with a persistent connection. Its methods raise HttpError."""
+    """A client for one server, with a persistent connection. Its methods raise HttpError."""
 
     def __init__(
         self,
@@ -98,8 +97,8 @@ class HttpReader:
     ) -> Response:
         """Return the response to one request.
 
-        The response must be complete within `seconds`, including redirects, and have at most
-        `most` bytes (default: MOST_BYTES).
+        The response must be complete within `seconds`, including up to `redirects` redirects.
+        Its body may have at most `most` bytes (default: MOST_BYTES).
         """
         most = MOST_BYTES if most is None else most
         began = time.monotonic()
@@ -198,7 +197,7 @@ class _Bound:
 
 
 class _BoundedFile(io.RawIOBase):
-    """The reading side of a socket."""
+    """The reading side of a socket, limited by a `_Bound`."""
 
     def __init__(self, sock: socket.socket, bound: _Bound) -> None:
         self._sock, self._bound = sock, bound

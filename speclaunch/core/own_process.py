@@ -1,7 +1,7 @@
 """Runs a module of this installation: `python -P own_process.py MODULE ARGS…`.
 
-`children.own_command` starts it. The package is loaded from this file's directory without changing
-`sys.path`. This works even if a new interpreter would not find the installation.
+`children.own_command` returns this command. The package is loaded from its own directory, without
+changing `sys.path`. This works even if a new interpreter would not find the installation.
 """
 
 # ruff: noqa: PTH100, PTH118, PTH120  a fast start: no pathlib

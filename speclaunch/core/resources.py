@@ -1,4 +1,4 @@
-"""The directories of recipes, groups, checkpoint facts and rule pages that ship with speclaunch."""
+"""Directories that ship with speclaunch: recipes, Hydra groups, checkpoint facts, rule pages."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ _METHODS = ("match", "fullmatch", "search", "finditer", "findall", "sub", "subn"
 
 
 def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a pattern like `re.compile`, but compile it only when one of its methods is first
-    used.
+    """Return a pattern like `re.compile`, but compile it on the first use of a method.
 
     An invalid pattern fails only then; tests/core/test_patterns.py compiles all patterns.
     """
@@ -46,15 +45,15 @@ _STEERING = lazy(
 no width or end a line for some readers; and surrogates, which represent undecodable bytes."""
 _COLORS = lazy(r"\x1b\[[0-9;:]*m")
 _COMMAND = lazy(r"(?m:(^[^\S\n]*:)(:))|(##(?:vso)?)(\[)")
-"""A workflow command: `::` at the beginning of a line, or `##[` or `##vso[` anywhere in it."""
+"""The start of a workflow command: `::` at the beginning of a line, `##[` or `##vso[` anywhere."""
 _OBEYING = ("GITHUB_ACTIONS", "TF_BUILD", "GITLAB_CI", "CI")
 _LONGEST_BEGUN = 200
 
 
 def printable(text: str) -> str:
-    r"""Return the text with control characters, except tabs and newlines, as `\u001b` escapes.
+    r"""Return the text with control characters, except tabs and newlines, escaped as in `\u001b`.
 
-    The escape means the same character inside a JSON string.
+    An escape means the same character inside a JSON string.
     """
     return _STEERING.sub(_escaped, text)
 
@@ -114,7 +113,7 @@ _NO_PLACEHOLDER = (
     r"(?!(?i:[<\[{($*]|%[({]|\.\.|x{3}|change[-_ ]?me|your[-_ ]|example|placeholder|redacted|dummy"
     r"|(?:passw(?:or)?d|pass|secret|token|key|api[-_]?key|empty|none|null)(?![\w-])))"
 )
-"""Rejects placeholders for a secret, such as `$TOKEN`, `<your token>`, `xxx` and `changeme`."""
+"""A lookahead that rejects placeholders, such as `$TOKEN`, `<your token>`, `xxx` and `changeme`."""
 _START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
 _QUOTE = r"\\?[\"']"
 _PEM = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
@@ -191,8 +190,8 @@ VALUE_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
         rf"(?![/~.]){_NO_PLACEHOLDER}[^\"'\\]{{2,}}",
     ),
 )
-"""Each pattern with its substrings; texts without any of them are not searched. A match is group 1,
-followed by the secret. The launch guard applies these patterns to bytes."""
+"""Pairs of substrings and a pattern. Text that contains none of the substrings is not searched. A
+match consists of group 1 and the secret. The launch guard applies these patterns to bytes."""
 
 
 _SHORTEST_MATCH = len(";pwd=x")
@@ -212,15 +211,14 @@ def _patterns_for(text: str) -> Iterator[re.Pattern[str]]:
 
 
 def redact(text: str) -> str:
-    """Return the text with `***` for values whose format shows that they are secrets, whatever
-    their name."""
+    """Return the text with `***` for each value whose format shows that it is a secret."""
     for pattern in _patterns_for(text):
         text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
 
 
 def find_secrets(text: str) -> list[str]:
-    """Return the values in a text whose format shows that they are secrets, whatever their name."""
+    """Return the values in a text whose format shows that they are secrets."""
     return [
         found[0].removeprefix(found[1])
         for pattern in _patterns_for(text)
@@ -242,7 +240,7 @@ _NO_SECRET_NAME = lazy(
 
 
 _NO_SECRET_VARIABLE = lazy(r"SGLANG_\w+_(?:(?:TOKEN|KEY)_\w+|PER_TOKEN|GRAPH_KEY)")
-"""The engine's own variables about generated tokens and cache keys, such as
+"""Matches the engine's own variables about generated tokens and cache keys, such as
 `SGLANG_SIMULATE_ACC_TOKEN_MODE` (sglang 0.5.23 environ.py)."""
 
 
@@ -294,7 +292,7 @@ _HARMLESS = lazy(r"(?:--|\$|[\"']?\$\{|\d+[,\s]|none\b|null\b|true\b|false\b)", 
 
 
 def masked(line: str) -> str:
-    """Return a line with `***` for secrets, recognized by name and value.
+    """Return a line with `***` for secrets, recognized by name or by format.
 
     References to variables (`$API_KEY`), switches and numbers are unchanged.
     """
@@ -336,8 +334,8 @@ _LEAST = 6
 def is_literal_secret(text: str) -> bool:
     """True if the value of a key, token or password is a real secret, not a placeholder.
 
-    Placeholders are variables, `<your key>`, `hf_xxx`, `changeme` and `EMPTY`. A path or an address
-    only locates the secret.
+    Placeholders are variables, `<your key>`, `hf_xxx`, `changeme` and `EMPTY`. False also for a
+    path or an address, which only locates a secret.
     """
     text = text.strip()
     if find_secrets(text):

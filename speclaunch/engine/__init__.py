@@ -1,6 +1,6 @@
 """Behavior of an SGLang release: catalogue, facts, topics, resolution, memory.
 
-Other libraries import only these names. See README.md.
+Other libraries import only the names below. See README.md.
 """
 
 from speclaunch.core import front_door

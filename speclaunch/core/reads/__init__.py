@@ -79,12 +79,12 @@ class Reads:
 
 
 _recorder: Reads | None = None
-"""The recorder of this process. Only one thread may record at a time."""
+"""The current recorder; None outside a recording. Only one thread may record at a time."""
 
 
 @contextlib.contextmanager
 def recording(shipped: tuple[str, ...] = ()) -> Iterator[Reads]:
-    """Record the reads in the block, and add them to an enclosing recording."""
+    """Record the reads in the block, and add them to the enclosing recording, if any."""
     outer = _recorder
     with aside(shipped if outer is None else outer.shipped) as own:
         try:
@@ -118,9 +118,9 @@ _buffers: dict[str, bytes] = {}
 
 @contextlib.contextmanager
 def overlay(buffers: Mapping[str, bytes]) -> Iterator[None]:
-    """Replace the contents of files, by resolved path, during the block.
+    """Use `buffers` (contents by resolved path) instead of the files during the block.
 
-    Results that depend on them cannot be checked again and must not be cached.
+    Results that depend on a buffer cannot be checked again and must not be cached.
     """
     before = dict(_buffers)
     _buffers.update(buffers)
@@ -132,7 +132,7 @@ def overlay(buffers: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def buffer(path: AnyPath) -> bytes | None:
-    """Return a file's content in the current `overlay`; None if the file has none."""
+    """Return a file's content in the current `overlay`; None if it has none."""
     if not _buffers:
         return None
     mark_uncacheable()
@@ -140,7 +140,7 @@ def buffer(path: AnyPath) -> bytes | None:
 
 
 def forget() -> None:
-    """Clear all function caches, so a long-lived process notices changes."""
+    """Clear all function caches, so a long-lived process notices changed files."""
     for function in _all_cached:
         function.cache_clear()
 
@@ -180,7 +180,7 @@ _all_cached: weakref.WeakSet[_CachedFunction[Any, Any]] = weakref.WeakSet()
 
 
 def cached(maxsize: int) -> Callable[[Callable[P, R]], _CachedFunction[P, R]]:
-    """Cache the last results of a function like `lru_cache`, including the reads of each."""
+    """Return a decorator that caches up to `maxsize` results, each with its reads."""
     return lambda function: _CachedFunction(function, maxsize)
 
 
@@ -227,7 +227,7 @@ def may_read(path: AnyPath) -> bool:
 
 
 def may_run(path: AnyPath) -> bool:
-    """True if the path is a program that this user may run."""
+    """Record and return `os.access(path, os.X_OK)`."""
     found = os.access(path, os.X_OK)
     _note(RUNNABLE, path, str(int(found)))
     return found
@@ -269,7 +269,7 @@ def size(path: AnyPath) -> int:
 def changed(path: AnyPath) -> float:
     """Return the modification time of a path, in seconds since 1970. Raises OSError.
 
-    For a link, the time of the link, not of its target.
+    Does not follow links.
     """
     try:
         found = os.lstat(path)
@@ -315,7 +315,7 @@ def read_bytes(path: AnyPath, limit: int = MAX_BYTES) -> bytes:
 
 
 def read_text(path: AnyPath, limit: int = MAX_BYTES) -> str:
-    """Return the text of a regular file: UTF-8, newlines as `\\n`. Raises OSError,
+    """Return the text of a regular UTF-8 file, with `\\n` for each newline. Raises OSError and
     UnicodeDecodeError."""
     text = read_bytes(path, limit).decode("utf-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -331,10 +331,9 @@ def failed(path: AnyPath, error: OSError) -> None:
 
 
 def content(path: AnyPath, found: os.stat_result, data: bytes | None = None) -> None:
-    """Record a file that was read: its `fstat` before the read, and all its bytes.
+    """Record that a file was read. `found`: its status before the read. `data`: all its bytes.
 
-    If `data` is None, only a part was read, and only the time stamps show whether the file is
-    unchanged.
+    `data` is None if only a part was read. Then only the file's `stamp` can show a change.
     """
     if _recorder is None:
         return

@@ -47,7 +47,7 @@ def read_start(path: Path, most: int) -> tuple[bytes, int]:
 
 
 def read_object(path: Path, most: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
-    """Return the JSON object in a file. Raises UnreadableFileError."""
+    """Return the JSON object in a file of at most `most` bytes. Raises UnreadableFileError."""
     data, size_found = read_start(path, most + 1)
     if len(data) > most:
         raise UnreadableFileError(f"{path.name} has {size_found} bytes, more than {most}")
@@ -148,7 +148,7 @@ def texts(value: object) -> tuple[str, ...]:
 
 
 def sizes(value: object) -> tuple[int, ...]:
-    """Return the integers in a list; empty if any element has a different type."""
+    """Return the integers in a list; empty if the value is anything else."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     found = [size(item, least=-1) for item in value]

@@ -1,4 +1,4 @@
-"""States of recorded reads: a short text for each kind of read, and whether it is unchanged."""
+"""States of recorded reads, as short strings, and the check that they are unchanged."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from speclaunch.core.reads.bounded import read_regular
 AnyPath: TypeAlias = str | os.PathLike[str]
 
 KIND, CONTENT, NAMES, SIZE, REAL, LINK = "kcnsrl"
+"""Kinds of reads: the kind of a path (file, directory, absent), a file's content, the names in a
+directory, a file's size, a resolved path, and whether a name exists (even as a broken link)."""
 CHANGED, READABLE, RUNNABLE, VARIABLE, ENGINE = "maxve"
-"""Kinds of reads, in order: whether a file or a directory exists; a file's content; the names in a
-directory; a file's size; a path without links; whether a name exists (also as a link); the
-modification time of a name; whether this user may read or run it; an environment variable; the
-installed engine."""
+"""More kinds of reads: the modification time of a path, this user's permission to read it and to
+run it, an environment variable, and the installed engine."""
 
 ABSENT = "-"
 FILE, DIRECTORY, _OTHER = "f", "d", "o"
 FAILED = "!"
 """Prefix of the error number in the state of a failed read."""
 _UNSETTLED_NS = 3_000_000_000
-"""Nanoseconds after a change during which a file may change again without a new time stamp, because
-network and FAT file systems have a resolution of up to 2 s."""
+"""Nanoseconds after a change during which a file may change again without a new timestamp. Network
+and FAT file systems have a resolution of up to 2 s."""
 NO_DIGEST = "-"
 
 
@@ -37,8 +37,7 @@ def digest(data: bytes) -> str:
 
 
 def kind(path: AnyPath) -> str:
-    """Return the kind of a path (file, directory, absent), like `Path.is_file` and
-    `Path.is_dir`."""
+    """Return the state of a path: file, directory, other, absent, or a failure."""
     try:
         mode = os.stat(path).st_mode
     except ValueError:  # a NUL in the path
@@ -62,12 +61,12 @@ def names(found: list[str]) -> str:
 
 
 def is_settled(found: os.stat_result) -> bool:
-    """True if a file has not changed recently, and its stamp would show the next change."""
+    """True if a file has not changed recently, so its stamp would show another change."""
     return found.st_ctime_ns < time.time_ns() - _UNSETTLED_NS
 
 
 def stamp(found: os.stat_result) -> str:
-    """Return a file's size, times and inode number. Any change of content changes at least one."""
+    """Return a file's size, times and inode number. Any change of content changes one of them."""
     return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
 
 
@@ -82,7 +81,7 @@ def content(found: os.stat_result, file_digest: str | None) -> str:
 
 
 def variable(name: str) -> str:
-    """Return a digest of an environment variable's name and value."""
+    """Return the state of an environment variable: a digest, or `ABSENT` if it is not set."""
     found = os.environ.get(name)
     return ABSENT if found is None else digest(f"{name}={found}".encode("utf-8", "surrogateescape"))
 

@@ -1,1 +1,1 @@
-"""Facts about this machine and its checkpoints, gathered once."""
+"""Facts about a deployment's checkpoints, engine and hardware."""

@@ -1,10 +1,11 @@
 """File format for a checkpoint's facts, and the folders in which a team stores such files.
 
-The index and a team's folders both use `<folder>/<organization>/<name>.json`, untrusted JSON.
+The index and a team's folders both use `<folder>/<organization>/<name>.json`. The JSON is
+untrusted.
 
 ModelOpt lists every module of a mixed quantization by name: up to 22,000 names (several megabytes).
-The file stores `quantized_layer_ranges`: `model.layers.[0-60].mlp.up_proj` for 61 names. Readers
-get the publisher's original `quantized_layers`.
+The file stores ranges instead (`quantized_layer_ranges`): `model.layers.[0-60].mlp.up_proj` means
+61 names. Readers get the publisher's original `quantized_layers`.
 
 A repository is untrusted: no name or link in it may lead out of its `.speclaunch/models`.
 """
@@ -133,8 +134,8 @@ class CheckpointFile(Struct, frozen=True):
     tokenizer_size: int | None = None
     tokenizer_digest: str | None = None
     tensors: Mapping[str, Any] = {}
-    """Weight file headers: `count`, `bytes` by data type, and for small files `shapes` ([data type,
-    shape] by name).
+    """From the headers of the weight files: the `count` of tensors, their `bytes` by data type and,
+    if few, their `shapes` (`[data type, shape]` by name).
     """
     weights_source: str | None = None
     draft: Mapping[str, Any] = {}
@@ -202,7 +203,7 @@ def read_file(path: Path, name: str) -> CheckpointFile:
 
 
 def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoint | UnknownFact:
-    """Return the checkpoint `name` from a file's facts. Unread keys are unknown."""
+    """Return the checkpoint `name` from a file's facts, or an UnknownFact if it has no config."""
     if not found.is_read:
         return UnknownFact(
             checkpoint_fact(name),
@@ -290,9 +291,9 @@ _MOST_FILES = 10_000
 def models_folders(start: Path) -> tuple[Path, ...]:
     """Return every `.speclaunch/models` from `start` (a file or directory) upward, nearest first.
 
-    The search ends at the repository, as in ruff and git: the directory that contains `.git` (a
-    directory, or the file of a worktree or submodule). Outside a repository it ends at the home
-    directory, else at the file system's root. Links in the path of a directory are resolved; for
+    The search ends at the repository's root, the directory that contains `.git` (a directory, or a
+    file in a worktree or submodule). Outside a repository it ends at the home directory, else at
+    the file system's root. Links in the path of a directory are resolved; for
     a linked file, the search starts at the link. Never raises.
     """
     return tuple(
@@ -301,7 +302,7 @@ def models_folders(start: Path) -> tuple[Path, ...]:
 
 
 def facts_file(folders: Iterable[Path], name: str) -> Path | None:
-    """Return the file of checkpoint `name` in the first folder that has one, or None.
+    """Return the file of checkpoint `name` in the first folder that has one, else None.
 
     Raises UnreadableFileError if the file or the folder is a link that leads out of the folder.
     """
@@ -314,7 +315,7 @@ def facts_file(folders: Iterable[Path], name: str) -> Path | None:
 
 
 def stored_names(folder: Path) -> Iterator[str]:
-    """Yield the names of the checkpoints stored in a folder, sorted, at most 10,000.
+    """Yield the sorted names of at most 10,000 checkpoints stored in a folder.
 
     Does not follow links to other directories.
     """
@@ -336,7 +337,7 @@ def stored_names(folder: Path) -> Iterator[str]:
 
 
 def refuse_a_way_out(folder: Path, path: Path) -> None:
-    """Raise UnreadableFileError if links in a path below `folder` lead out of it.
+    """Raise UnreadableFileError if a link in `path` leads out of `folder`.
 
     Neither `.speclaunch` nor `models` may be a link.
     """
@@ -371,7 +372,7 @@ def is_outside(folder: Path, path: Path) -> bool:
 def home_of_facts(start: Path) -> Path:
     """Return the folder in which `models pull` saves facts for a recipe at `start`.
 
-    This is the nearest existing folder upward, else a new `.speclaunch/models` next to the recipe.
+    This is the nearest existing `.speclaunch/models` upward, else a new one next to the recipe.
     Does not create it.
     """
     found = models_folders(start)
@@ -396,8 +397,7 @@ def upward(start: Path) -> Iterator[Path]:
 
 
 def project_root(directory: Path) -> str:
-    """Return the root of a directory's repository, else the directory itself, with links
-    resolved."""
+    """Return the resolved path of a directory's repository, else of the directory itself."""
     own = reads.realpath(str(directory))
     for folder in (own, *map(str, Path(own).parents)):
         if reads.lexists(f"{folder}/.git"):

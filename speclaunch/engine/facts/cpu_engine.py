@@ -6,11 +6,11 @@ Layout below the home that is passed in (see ``speclaunch.core.files.speclaunch_
 
     cpu-engine/          the default release; any other one is in cpu-engine-RELEASE/
         venv/            the interpreter, with SGLang and its pinned dependencies
-        models/NAME/     the tiny models of all releases, each written on first use
-                cache/               files compiled by SGLang and torch
+        models/NAME/     a tiny model, shared by all releases and written on first use
+        cache/           files compiled by SGLang and torch
         manifest.json    the installed versions, written last
         install.log      complete output of pip and the compiler
-        lock             held by the process that installs
+        lock             held by the installing process
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class CpuEngine(Struct, frozen=True):
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of this engine's processes, based on `inherited`.
 
-        The caller's ``PATH`` and ``PYTHONPATH`` follow this engine's own entries.
+        The inherited ``PATH`` and ``PYTHONPATH`` follow this engine's own entries.
         """
         headers = {}
         if self.release in _NO_SIZE_T:
@@ -192,8 +192,7 @@ def is_installed(engine: CpuEngine) -> bool:
 
 
 def read_manifest(engine: CpuEngine) -> dict[str, Any] | None:
-    """Return the installed versions (``python``, ``packages``, ``installed_at``, …); None if not
-    installed."""
+    """Return the manifest (``python``, ``packages``, ``installed_at``, …); None if missing."""
     return read_json(engine.manifest)
 
 
@@ -222,7 +221,7 @@ def why_not_on_cpu(release: str) -> str | None:
 
 
 def installation_key(python: str, release: str = SGLANG_VERSION) -> str:
-    """Return the fingerprint of the required installation on this version of Python."""
+    """Return the fingerprint of a correct installation of `release` on Python version `python`."""
 
     parts = (release, TORCH, python, requirements(release))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

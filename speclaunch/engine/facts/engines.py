@@ -28,10 +28,10 @@ INSTALLED = "installed"
 
 
 def named(text: str) -> ResolvedVersion:
-    """Return the catalogue's version for a value of `--engine`: a version, `installed` or a path.
+    """Resolve a value of `--engine`: a version, `installed` or a path.
 
     An unknown version resolves to the nearest release, with a note. Raises InputError for an
-    invalid version, and if no engine is installed.
+    invalid version, or if `installed` finds no engine.
     """
     if text == INSTALLED:
         from speclaunch.engine.facts.runtime import find_runtime  # noqa: PLC0415  slow to import
@@ -46,8 +46,8 @@ def named(text: str) -> ResolvedVersion:
 
 
 def listed(text: str) -> tuple[ResolvedVersion, ...]:
-    """Return the versions of the catalogues for `--engine VERSION[,VERSION…]`. Raises InputError if
-    one is invalid or the list is empty."""
+    """Resolve each version in `--engine VERSION[,VERSION…]`. Raises InputError if one is invalid or
+    the list is empty."""
     return tuple(named(name) for name in names(text))
 
 
@@ -69,11 +69,11 @@ def overrides_pin(version: str, pin: str) -> str:
 def declared(
     text: str, python: str | None = None, version: str | None = None, near: Path | None = None
 ) -> str:
-    """Return the name of the catalogue for `engine.catalogue`: `installed`, a path or a version.
+    """Return the catalogue name for a value of `engine.catalogue`: a version, path or `installed`.
 
     - `python`: the interpreter that has the installed engine.
     - `version`: the release that the engine is based on.
-    - `near`: the directory that relative paths are resolved against, before the current directory.
+    - `near`: the directory in which a relative path is searched before the current directory.
 
     Raises InputError or LaunchError.
     """
@@ -102,8 +102,8 @@ def read_installed(runtime: Runtime, version: str | None = None) -> str:
 def installed_catalogue(runtime: Runtime) -> str | None:
     """Return the name of an installed engine's catalogue: its release's, or a fork's own.
 
-    If a fork cannot be read, uses the nearest release's. None if no engine or no such release
-    exists.
+    If a fork cannot be read, uses the nearest release's. None if there is no engine or no such
+    release.
     """
     if runtime.sglang is None:
         return None
@@ -120,11 +120,11 @@ def installed_catalogue(runtime: Runtime) -> str | None:
 
 
 Machine = Callable[[], Hardware | UnknownFact]
-"""Returns this machine's hardware, or the reason why it is unknown."""
+"""A function that returns this machine's hardware, or the reason why it is unknown."""
 
 
 class ChosenHardware(Struct, frozen=True):
-    """The selected `hardware`, or None; `unknown`: why this machine's hardware is unknown."""
+    """The selected hardware. If it is None, `unknown` may contain the reason."""
 
     hardware: Hardware | None
     unknown: UnknownFact | None = None
@@ -141,7 +141,7 @@ def choose_hardware(
     """Return the hardware of a recipe with `hardware.name: named`.
 
     - `explicit`: the value of `--hardware`.
-    - `machine`: called if the recipe leaves the choice to this machine. None: unknown hardware.
+    - `machine`: probes this machine if the recipe leaves the choice to it; None: do not probe.
     - `cpu`: the deployment runs on the CPU engine.
     - `here_first`: this machine takes precedence over the recipe, because `doctor` checks whether
       the recipe starts on this machine.

@@ -112,7 +112,7 @@ def _places(folders: Sequence[Path], package: str) -> Iterator[Path]:
 
 
 def _checkout(text: str, package: str) -> Iterator[Path]:
-    """Yield the checkout directory of a package installed with `pip install -e`."""
+    """Yield the directory of an editable package. `text`: its direct_url.json."""
     try:
         url = urlsplit(json.loads(text)["url"])
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -69,7 +69,7 @@ class Origin(Struct, frozen=True):
     assumed: str | None = None
     """The checkpoint whose facts are used instead (`--assume`, `speclaunch.toml`), if any."""
     stated: tuple[str, ...] = ()
-    """Keys of config.json whose values `stated_in` states. They are certain despite `doubt`."""
+    """Keys of config.json whose values the document `stated_in` states, certain despite `doubt`."""
     stated_in: str | None = None
 
     def __str__(self) -> str:
@@ -177,7 +177,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     sliding_window: int | None = None
     quantization: str | None = None
     """The checkpoint's `quant_method` (awq, gptq, fp8, modelopt_fp4, …), as the newest engine names
-    it. None if the checkpoint is unquantized or its method unknown."""
+    it. None if the checkpoint is unquantized or its method is unknown."""
     mtp_layers: int | None = None
     """Number of multi-token-prediction layers that the config declares (`num_nextn_predict_layers`,
     `mtp_num_hidden_layers`).
@@ -197,7 +197,8 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     has_token_map: bool | None = None
     """True if a draft's weights include `d2t` (EAGLE-3); None if no file lists the weights."""
     has_dspark_folder: bool | None = None
-    """True if the directory has a folder `dspark` with a draft (SGLang 0.5.23 searches for it)."""
+    """True if the directory has a folder `dspark` with a draft (SGLang 0.5.23 searches for it).
+    None if the facts are not from a directory."""
     is_moe: bool | None = None
     is_multimodal: bool = False
     tokenizer_size: int | None = None
@@ -284,7 +285,7 @@ def checkpoint_fact(name: str) -> str:
 
 
 class Facts(Struct, frozen=True):
-    """Target and draft checkpoint, hardware, and engine runtime; None if unknown.
+    """Target and draft checkpoints, hardware, and engine runtime; each None if unknown.
 
     `draft` is the checkpoint that `speculative_draft_model_path` names. It is also None if no draft
     is named (check `plan.value("speculative_draft_model_path")`).

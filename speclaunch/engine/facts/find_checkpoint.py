@@ -98,8 +98,8 @@ def places(
 
 
 def _called(directory: Path, path: Path, *, on_hub: bool) -> Iterator[Path]:
-    """Yield candidates for a path from another machine (`/data/Llama-3.1-8B`), or for a name
-    without organization."""
+    """Yield candidate directories for a path from another machine (`/data/Llama-3.1-8B`), or for a
+    name without an organization."""
     yield directory / path.name
     if on_hub:  # the same name from another organization is a different model
         return
@@ -111,7 +111,7 @@ def _called(directory: Path, path: Path, *, on_hub: bool) -> Iterator[Path]:
 
 
 def _below(directory: Path, name: str) -> Iterator[Path]:
-    """Yield the checkpoints called `name` in the subdirectories."""
+    """Yield the checkpoints called `name` in subdirectories of `directory`."""
     try:
         inner = reads.names(directory)
     except OSError:
@@ -146,15 +146,15 @@ def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
 
 
 def expanded(path: str, home: Path | None = None) -> Path:
-    """Return the path expanded as in huggingface_hub. Without a home, `~` is unchanged."""
+    """Return a path with `~` and variables expanded as in huggingface_hub, relative to `home`."""
     if "$" in path:
         reads.mark_uncacheable()  # depends on any variable
     return (home or Path()) / os.path.expandvars(os.path.expanduser(path))  # noqa: PTH111
 
 
 def _cached(cache: Path, name: str, revision: str | None) -> Iterator[Path]:
-    """Yield a model's snapshots in a hub cache: only the requested revision; by default `main`,
-    then others, newest first."""
+    """Yield a model's snapshots in a hub cache: the requested revision, or by default `main` and
+    then the others, newest first."""
     repository = cache / f"models--{name.replace('/', '--')}"
     snapshots = repository / "snapshots"
     if not is_directory(snapshots):
@@ -257,8 +257,8 @@ def checkpoint_sources(
 ) -> Checkpoint | UnknownFact | None:
     """Return the facts in the repository's files, else in the index; None if neither has the name.
 
-    Returns an UnknownFact for an unreadable file, or if config.json was not read. Searches the
-    index for a directory's path only if nothing is assumed for that name.
+    Returns an UnknownFact for an unreadable file, or if config.json was not read. A local path is
+    looked up in the index only if nothing is assumed for it.
     """
     try:
         path = facts_file(sources.repository, name)

@@ -39,8 +39,7 @@ class Gpu(Struct, frozen=True):
 
 
 MOST_ON_A_MACHINE = 64
-"""Maximum number of GPUs on one machine. A larger number counts all machines together
-(`--nnodes`)."""
+"""Maximum number of GPUs on one machine. A larger count covers several machines (`--nnodes`)."""
 
 
 class Hardware(Struct, frozen=True):
@@ -178,12 +177,12 @@ _BY_KEY |= {_key(alias): _BY_KEY[_key(name)] for alias, name in _ALIASES.items()
 
 
 def declare(declaration: str) -> Hardware:
-    """Return the hardware for a text such as `h100`, `h100-80gb:8`, `a100-40gb`, `mi300x`, `cpu`.
+    """Return the hardware for a declaration such as `h100`, `h100-80gb:8`, `mi300x` or `cpu`.
 
-    The text is a name and a number of GPUs, either on one machine or (`h100:256`) on several.
-    Without a number only the kind is known (`Hardware.counted`). Case, dashes and the extra words
+    A declaration is a name and an optional GPU count, on one machine or on several (`h100:256`).
+    Without a count, only the kind is known (`Hardware.counted`). Case, dashes and the extra words
     of a vendor's product name are ignored. Raises InputError for an unknown name or an invalid
-    number.
+    count.
     """
     name, colon, number = declaration.strip().lower().partition(":")
     count = int(number) if number.isascii() and number.isdigit() and len(number) < 5 else 0
@@ -200,7 +199,7 @@ def declare(declaration: str) -> Hardware:
 
 
 def _find(name: str) -> Hardware | None:
-    """Return the hardware for a name, or for a name and an approximate memory size, else None."""
+    """Return the hardware for a name, which may include an approximate memory size, else None."""
     words = _words(name)
     sizes = [match for word in words if (match := re.fullmatch(r"(\d{2,3})gb?", word))]
     if len(sizes) != 1 or "".join(words) in _BY_KEY:

@@ -164,7 +164,7 @@ def _memory(library: Any, handle: Any) -> tuple[int, int | None]:
 
 
 def _processes(library: Any, handle: Any) -> tuple[OtherProcess, ...]:
-    """Return the other compute processes on the GPU; empty if the driver does not report them."""
+    """Return the compute processes on a GPU; empty if the driver does not report them."""
     try:
         found = list(library.nvmlDeviceGetComputeRunningProcesses(handle))
     except Exception:  # not permitted in a container, not supported by the board

@@ -1,13 +1,13 @@
 """Downloads a checkpoint's facts from the Hugging Face hub, never its weights.
 
-Of weight files it reads only the headers, with range requests. huggingface_hub's own reader
+It reads only the headers of weight files, with range requests. huggingface_hub's own reader
 (`get_safetensors_metadata`) holds the complete response in memory if a server ignores the range.
 This module reads only the requested bytes (`HubClient`).
 
 huggingface_hub provides the address, the token, the proxies and certificates; its session sends the
 requests. Its downloaders and its HfApi limit neither the size nor the time of a response. Therefore
 this client reads responses itself, within limits. It works with huggingface_hub 0.30 (requests,
-with transformers 4), 1 (httpx) and 2 (httpx2), because an engine's environment pins one of them.
+with transformers 4), 1 (httpx) and 2 (httpx2), because different engines pin different versions.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 MAIN = "main"
 TRUE = frozenset({"1", "on", "yes", "true"})
-"""Texts that the hub's library reads as true (huggingface_hub constants.py)."""
+"""Values of a variable that mean true in huggingface_hub (constants.py)."""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _COMMIT = lazy(r"[0-9a-f]{40}\Z")
 _MAX_API_BYTES = 16 << 20
@@ -112,8 +112,8 @@ def in_time(run: Callable[[float], T], seconds: float) -> T:
     """Return the result of `run(deadline)`. Raises HubRefusedError after `seconds`, else whatever
     `run` raises.
 
-    `run` gets a separate thread, because every library waits without limit for a header that
-    arrives byte by byte. An abandoned thread does not keep the process alive.
+    `run` has a separate thread, because HTTP libraries wait without limit for a header that arrives
+    byte by byte. An abandoned thread does not keep the process alive.
     """
     found: list[T] = []
     failed: list[Exception] = []
@@ -264,7 +264,7 @@ class HubClient:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Convert errors to speclaunch's messages, which never contain an address or a token."""
+        """Convert network errors to HubRefusedError without URLs or tokens."""
         try:
             yield
         except (HubRefusedError, UnreadableFileError):
@@ -450,8 +450,8 @@ def fetch_checkpoint(
 def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFile:
     """Return the content of a facts file for a model on the hub. Raises HubRefusedError.
 
-    Reads the config, the tokenizer, the commit and whether the model is gated. The tensor names and
-    the size come from the index, or else from the headers (range requests) and file sizes.
+    Reads the config, the tokenizer, the commit and the gating. The tensor names and the size come
+    from the index, or else from the headers (range requests) and file sizes.
     """
 
     def fetch(deadline: float) -> CheckpointFile:
@@ -500,7 +500,7 @@ def revision_of(source: str) -> str | None:
 
 
 def _fetch(hub: HubClient, directory: Path, files: Mapping[str, int]) -> None:
-    """Download the config, which is required, and those of the other `files` that exist."""
+    """Download config.json, which must exist, and those of the other `files` that exist."""
     config = hub.file("config.json", MAX_CONFIG_BYTES)
     if config is None:
         raise HubRefusedError(

@@ -11,7 +11,7 @@ import sys
 
 
 def installed(names: "tuple[str, ...]", path: "list[str]") -> "dict[str, str]":
-    """Return the versions of the packages in `names` that are installed in `path`.
+    """Return the versions of the packages in `names` that are installed on the search path `path`.
 
     Imports the metadata reader only on demand, because the import is slow and most interpreters
     have none of these packages.
@@ -72,7 +72,7 @@ def place(name: str, path: "list[str]") -> "str | None":
 
 
 def answer(names: "tuple[str, ...]") -> str:
-    """Return the version, packages and paths of this interpreter as JSON."""
+    """Return this interpreter's version and paths, and the installed `names`, as JSON."""
     path = search_path()
     facts = {
         "python": sys.version.split()[0],

@@ -43,7 +43,7 @@ def likely(name: str) -> tuple[str, str] | None:
     remaining doubt. None if no checkpoint matches.
 
     Matches a directory named like exactly one listed checkpoint (`/models/Llama-3.1-8B-Instruct`,
-    a common layout), and a hub name in different case, which the hub accepts.
+    a common layout), and a hub name in a different case, which the hub accepts.
     """
     listed = index_names()
     if HUB_NAME.match(name) and "/" in name:
@@ -62,7 +62,7 @@ def likely(name: str) -> tuple[str, str] | None:
 
 
 def seems_to_be(name: str) -> str | None:
-    """Return the index's checkpoint that `name` seems to export, copy or misspell; None if unclear.
+    """Return the listed checkpoint that `name` seems to derive from or misspell; None if unclear.
 
     A guess from the name alone: for display, never used as a fact.
     """
@@ -92,7 +92,7 @@ def index_names() -> Sequence[str]:
 
 
 def near_names(name: str, count: int = 3) -> tuple[str, ...]:
-    """Return names in the index that the user may have meant.
+    """Return up to `count` names in the index that the user may have meant.
 
     These are the original of an export, typo corrections, and the same name with a different (or
     no) organization.
@@ -119,7 +119,7 @@ def _base(name: str) -> str:
 
 
 def _of_cache(name: str) -> str:
-    """Return the `org/name` in a hub cache path: `…/models--org--name/snapshots/…`."""
+    """Return the `org/name` in a hub cache path (`…/models--org--name/…`), else an empty string."""
     found = re.search(r"(?:^|/)models--([\w.-]+?)--([\w.-]+?)(?:/|$)", name)
     return f"{found[1]}/{found[2]}" if found else ""
 
@@ -139,17 +139,17 @@ class ModelPair(Struct, frozen=True):
     target: str
     draft: str
     algorithm: str
-    """EAGLE3, EAGLE, DFLASH, DSPARK, NEXTN or STANDALONE; possibly an algorithm that SGLang does
-    not support."""
+    """EAGLE3, EAGLE, DFLASH, DSPARK, NEXTN, STANDALONE, or an algorithm that SGLang does not
+    support."""
     confidence: str | None = None
-    """Confidence in the pair (or in the draft's config): high, medium or low."""
+    """Confidence in the pair (or in the draft's config): high, medium, low, or None if unknown."""
     since: str | None = None
     """The first SGLang release that loads the draft; None if not stated."""
     form: str | None = None
     """Layout of the draft's weights (`speculators format`); None for SGLang's own layout."""
     sibling: str | None = None
     """The checkpoint for which the draft was made, if the target is only an export of that
-    checkpoint."""
+    checkpoint, else None."""
     is_read: bool = False
     """True if any part of the draft's config.json is in the index."""
     sources: tuple[str, ...] = ()
@@ -177,7 +177,7 @@ def partners_of(target: str) -> tuple[str, ...]:
 
 
 def _listed(name: str) -> str:
-    """Return the index's name for names such as `/models/Qwen3-8B` or `Qwen/Qwen3-8b`."""
+    """Return the index's name for a name such as `/models/Qwen3-8B` or `Qwen/Qwen3-8b`."""
     if name in _table().drafts or name in _table().targets or name in _table().partners:
         return name
     meant = likely(name)

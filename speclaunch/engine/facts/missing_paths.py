@@ -79,7 +79,7 @@ def is_local(value: str) -> bool:
 def local_paths(
     rendered: RenderedArgs, catalogue: Catalogue
 ) -> Iterator[tuple[RenderedArgument, str]]:
-    """Yield every path that the engine of this version reads, with its argument."""
+    """Yield each argument and local path that the engine of `catalogue` reads."""
     value = rendered.value("speculative_algorithm")
     algorithm = value.upper() if value is not None else None
     for argument in rendered.arguments:

@@ -77,7 +77,7 @@ class Packages(Struct, frozen=True):
 def read_packages(interpreter: Path) -> Packages:
     """Return the packages of an interpreter's environment.
 
-    Raises LaunchError if the interpreter does not list them, OSError if it cannot be run.
+    Raises LaunchError if the interpreter does not list them, and OSError if it cannot be run.
     """
     try:
         return query_interpreter(interpreter, _PACKAGES_SCRIPT, _packages, _PACKAGES_SECONDS)
@@ -140,7 +140,7 @@ class InstalledPackage(Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 def read_distributions(interpreter: Path) -> tuple[str, tuple[InstalledPackage, ...]]:
-    """Return the Python version and all packages of an interpreter's environment, by name.
+    """Return the Python version and the packages of an environment, sorted by name.
 
     Raises LaunchError if the interpreter does not list them.
     """

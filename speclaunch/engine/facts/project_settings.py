@@ -51,7 +51,7 @@ _LINE = lazy(r"line (\d+), column (\d+)")
 
 
 class ProjectFile(Struct, frozen=True):
-    """One file: its content (`table`) and the places of its values."""
+    """A settings file: its content (`table`) and the places of its values."""
 
     path: Path
     table: Mapping[str, Any]
@@ -78,7 +78,7 @@ def nearest_file(directory: Path) -> Path | None:
     """Return the settings file of a directory or of its nearest parent in the repository, or None.
 
     `speclaunch.toml` takes precedence over `pyproject.toml`. A `pyproject.toml` without
-    `[tool.speclaunch]` is skipped. Raises InputError for an unreadable `pyproject.toml` that names
+    `[tool.speclaunch]` is skipped. Raises InputError for an invalid `pyproject.toml` that names
     speclaunch.
     """
     for folder in upward(directory):
@@ -98,7 +98,7 @@ def _has_table(path: Path) -> bool:
 
 
 def read_project_file(path: Path) -> ProjectFile:
-    """Read one file. Raises InputError with the place of invalid TOML."""
+    """Read a settings file. Raises InputError, with the place if the TOML is invalid."""
     from speclaunch.engine.facts.toml_places import places  # noqa: PLC0415  most repositories have none
 
     text, document = _parsed(path)
@@ -113,7 +113,7 @@ def read_project_file(path: Path) -> ProjectFile:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path below the working directory as relative, and any other path as absolute."""
+    """Return a path as reports show it: relative below the working directory, else absolute."""
     full, here = os.path.abspath(path), os.getcwd()  # noqa: PTH100, PTH109  links are not resolved
     return full[len(here) + 1 :] if full.startswith(here.rstrip(os.sep) + os.sep) else full
 
@@ -171,9 +171,9 @@ class EngineCheckMode(StrEnum):
     """Values of `--ask` and of the key `ask`: when to query an engine."""
 
     AUTO = "auto"
-    """Query an engine if exactly that release is available."""
+    """Query the engine if exactly the requested release is available."""
     ALWAYS = "always"
-    """Always query an engine. It must be available."""
+    """Always query the engine, which must be available."""
     NEVER = "never"
 
 
@@ -189,9 +189,9 @@ class PlacedText(Struct, frozen=True):
 
 
 class Override(Struct, frozen=True):
-    """Settings for the paths that match patterns, as in `.gitignore` and relative to `folder`.
+    """Settings for files that match `paths`: patterns as in `.gitignore`, relative to `folder`.
 
-    A setting of None means the file's general setting. `ignore` is added to the general setting.
+    None leaves the file's general setting unchanged. `ignore` is added to the general setting.
     """
 
     folder: Path
@@ -203,14 +203,14 @@ class Override(Struct, frozen=True):
 
 
 class ExcludedPatterns(Struct, frozen=True):
-    """Patterns of excluded files below `folder`."""
+    """Patterns of files to exclude below `folder`."""
 
     folder: Path
     patterns: tuple[PlacedText, ...]
 
 
 class ProjectSettings(Struct, frozen=True):
-    """Settings of one file and of those that it extends. `file` is None if there is no file."""
+    """Settings of a file and the files that it extends. `file` is None if there is no file."""
 
     file: Path | None = None
     engine: tuple[PlacedText, ...] = ()
@@ -227,13 +227,12 @@ class ProjectSettings(Struct, frozen=True):
 
     @property
     def model_dirs(self) -> tuple[Path, ...]:
-        """Directories in which checkpoints are searched."""
+        """Directories to search for checkpoints."""
         return tuple(Path(folder.text) for folder in self.models)
 
 
 class SettingsFrom(Struct, frozen=True):
-    """Selects the settings file: `file`, else the nearest file above a folder; none unless
-    `enabled`."""
+    """Selects a settings file: `file`, else the file nearest to a folder; none unless `enabled`."""
 
     file: Path | None = None
     enabled: bool = True
@@ -260,7 +259,7 @@ class SettingsFrom(Struct, frozen=True):
 
 
 def assumption(text: str) -> tuple[str, str]:
-    """Return the two names of `--assume org/name=org/sibling`. Raises InputError."""
+    """Return the two names in `--assume org/name=org/sibling`. Raises InputError."""
     name, equals, other = text.partition("=")
     if not equals or not name or HUB_NAME.match(other) is None:
         raise InputError(
@@ -274,7 +273,7 @@ def assumption(text: str) -> tuple[str, str]:
 
 @reads.cached(256)
 def read_settings(path: Path) -> tuple[ProjectSettings, tuple[Problem, ...]]:
-    """Return the valid settings of a file and of those that it extends, and all problems, in order.
+    """Return the valid settings of a file and the files that it extends, and all problems.
 
     Raises InputError if a file is missing or is not TOML.
     """
@@ -333,7 +332,7 @@ class _Checked:
         self._file, self.problems = file, list[Problem]()
 
     def values(self) -> dict[str, Any]:
-        """Return the values by field of `ProjectSettings`, omitting values of a wrong type."""
+        """Return the values by field of `ProjectSettings`, None or empty if of the wrong type."""
         self._known(self._file.table, _READERS, ())
         found = self._read(self._file.table, _READERS, ())
         found.pop("extend", None)
@@ -404,11 +403,11 @@ class _Checked:
         return tuple(self._absolute(engine) if is_path(engine.text) else engine for engine in found)
 
     def excluded(self, at: _At) -> ExcludedPatterns:
-        """Read exclude patterns, relative to the file's directory."""
+        """Read exclusion patterns, relative to the file's directory."""
         return ExcludedPatterns(self._file.path.parent, self.texts(at))
 
     def split(self, at: _At) -> tuple[PlacedText, ...]:
-        """Read one text or a list of texts, each split at commas."""
+        """Read a string or a list of strings, each split at commas."""
         return tuple(
             PlacedText(part.strip(), entry.place)
             for entry in self.texts(at)
@@ -417,7 +416,7 @@ class _Checked:
         )
 
     def text(self, at: _At) -> PlacedText | None:
-        """Read a non-empty text; None if invalid."""
+        """Read a non-empty string; None if invalid."""
         value, place = self._value(at), self._file.place(*at)
         if isinstance(value, str) and value:
             return PlacedText(value, place)
@@ -425,7 +424,7 @@ class _Checked:
         return None
 
     def texts(self, at: _At) -> tuple[PlacedText, ...]:
-        """Read a text, or a list of texts."""
+        """Read a string or a list of strings."""
         value = self._value(at)
         if not isinstance(value, list):
             single = self.text(at)
@@ -495,7 +494,7 @@ _OVERRIDE_READERS: _Readers = {
 }
 """Functions that read an override's keys, which are the fields of `Override`."""
 PROJECT_KEYS = tuple(_READERS)
-"""Keys in a settings file. A key for an option has the option's name."""
+"""Valid keys in a settings file. A key that sets an option has the option's name."""
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Acceptance lengths and speed-ups that others published, each with source and conditions.
+"""Acceptance lengths and speed-ups that others published, with sources and conditions.
 
 They are in `models/acceptance.json` (`tools/published_acceptance.py` formats the file). An
 acceptance length includes the target's own token of each step, as in SGLang and vLLM: 1.0 means
@@ -115,7 +115,7 @@ class AcceptanceReference(Struct, frozen=True):
 
     @property
     def lengths(self) -> tuple[float, ...]:
-        """Published lengths at the deployment's setting, in ascending order."""
+        """Published lengths, converted to the deployment's setting, in ascending order."""
         found = (p.length for p in self.published if p.length is not None)
         return tuple(sorted(1 + (length - 1) * self.scale for length in found))
 
@@ -248,11 +248,10 @@ class StartSetting(Struct, frozen=True):
 
 
 def start_setting(published: Iterable[PublishedAcceptance]) -> StartSetting:
-    """Return the draft's published chain with the highest mean speed-up, else 5/1/6.
+    """Return the published chain with the highest mean speed-up; 5/1/6 if fewer than two exist.
 
     In SpecForge's grid (leave-one-out), the chain that was best for a draft on the other benchmarks
-    loses 1.7%; the constant 5/1/6 loses 2.8%. Returns 5/1/6 also if fewer than two chains were
-    measured.
+    loses 1.7%; the constant 5/1/6 loses 2.8%.
     """
     logs: dict[tuple[int, int, int], list[float]] = {}
     source = ""
