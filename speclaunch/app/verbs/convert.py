@@ -1,4 +1,4 @@
-"""`speclaunch import` and `migrate`: convert a command to a recipe, a file to another release."""
+"""`speclaunch import` and `migrate`: convert commands to recipes, files to another release."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ STDIN = "-"
 
 
 def import_(options: ImportOptions) -> ExitCode:
-    """Write the recipes of server commands. Raises InputError, OutputRefusedError."""
+    """Write recipes for server commands. Raises InputError, OutputRefusedError."""
     stated = _stated(options.engine)
     reading, source, stem = read(options.words)
     installed = None if stated else installed_engine()
@@ -79,7 +79,7 @@ def import_(options: ImportOptions) -> ExitCode:
 
 
 def _stated(engine: str | None) -> str | None:
-    """Return the known release of `--engine`, else its text; None without the option."""
+    """Return the release of `--engine`, or its text if unknown; None without the option."""
     if engine is None:
         return None
     found = named(engine)
@@ -89,7 +89,7 @@ def _stated(engine: str | None) -> str | None:
 def _require_sound_import(
     imported: Imported, text: str, path: str, source: str, *, force: bool, what: str | None = None
 ) -> None:
-    """Raise OutputRefusedError for errors in the recipe that the command does not have."""
+    """Show the findings of a recipe. Raises OutputRefusedError for new errors, unless `force`."""
     command = imported.command
     options = configured(path, (imported.version,), command.hardware if command else None)
     linted = LintedFile(source, invocations=(command,) if command else ())

@@ -150,7 +150,7 @@ def _possible(diagnosis: Diagnosis, name: str) -> list[Text]:
 
 
 def _known_bugs(diagnosis: Diagnosis) -> list[Text]:
-    """Return lines about the known bugs of the release that affect the configuration."""
+    """Return lines about known bugs of the release that may explain the failure."""
     found = known_bugs(diagnosis)
     if not found:
         return []
@@ -206,7 +206,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
 
 
 def _safe(text: str | None) -> str:
-    """Return shortened text without control characters and secrets."""
+    """Return the text, shortened, without control characters or secrets; empty for None."""
     shown = masked("".join(c if c.isprintable() else " " for c in (text or "")))
     return shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]} …"
 
@@ -255,7 +255,7 @@ def _read(log: str, engine: str | None) -> tuple[str, Diagnosis]:
 
 
 _MAX_LOG_BYTES = 4 << 30
-"""Maximum bytes of a log file, which is read at about 40 MB/s."""
+"""Maximum size of a log file in bytes. Reading takes about 1 s per 40 MB."""
 
 
 def _run(name: str) -> Run:
@@ -267,7 +267,7 @@ def _run(name: str) -> Run:
 
 
 def _of_run(run: Run, engine: str | None) -> tuple[str, Diagnosis]:
-    """Return log and diagnosis of a launch's last engine, from its journal. Raises InputError."""
+    """Return the log's path and the diagnosis of a launch's last engine. Raises InputError."""
     if run.log is None or not run.log.exists():
         raise InputError(
             f"{run.name}: the engine's log does not exist", help="pass the path of a log file"

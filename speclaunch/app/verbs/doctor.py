@@ -47,18 +47,18 @@ _MARKS = {
     CheckState.WARNING: ("!", "!", "bold yellow"),
     CheckState.ERROR: ("✗", "x", "bold red"),
 }
-"""Marks by state: normal, without Unicode, and color."""
+"""By state: the mark, its ASCII substitute, and the color."""
 _STATES = {
     Severity.ERROR: CheckState.ERROR,
     Severity.WARNING: CheckState.WARNING,
     Severity.INFO: CheckState.NOTE,
 }
 _NARROWEST = 30
-"""Minimum columns for text next to the labels; with fewer, the text is below the labels."""
+"""Minimum width, in columns, of text next to a label; with less room, it is printed below."""
 
 
 class DoctorReport(Struct, frozen=True):
-    """Results of `doctor`: the machine, and the recipe on it."""
+    """Results of `doctor` for the machine, and for a recipe on it."""
 
     sections: tuple[CheckSection, ...]
     target: RecipeNeeds | None = None
@@ -66,7 +66,7 @@ class DoctorReport(Struct, frozen=True):
 
     @property
     def lines(self) -> tuple[CheckLine, ...]:
-        """Check results of the machine, in all sections."""
+        """Check lines of all sections."""
         return tuple(line for section in self.sections for line in section.lines)
 
     @property
@@ -136,7 +136,7 @@ def show_diagnosis(console: Console, diagnosis: DoctorReport) -> None:
 def render(
     sections: Iterable[CheckSection], width: int | None, *, unicode: bool = True
 ) -> Iterator[Text]:
-    """Yield the lines of every section; commands are never broken, so that they can be copied."""
+    """Yield the lines of every section. Commands are not wrapped, so they can be copied."""
     sections = [section for section in sections if section.lines]
     label = max((len(line.check) for section in sections for line in section.lines), default=0)
     for number, section in enumerate(sections):
@@ -240,9 +240,9 @@ def _can_say(letters: str, encoding: str) -> bool:
 
 
 def _safe(text: Text, encoding: str) -> Text:
-    """Return the text without control characters, and without letters that the encoding lacks.
+    """Replace control characters and characters that the encoding lacks; return the text.
 
-    Process names can contain anything.
+    Process names can contain any character.
     """
     shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text.plain)
     text.plain = _plain(shown, encoding)
@@ -262,7 +262,7 @@ def _plain(text: str, encoding: str) -> str:
 
 
 def doctor(options: DoctorOptions) -> ExitCode:
-    """Check this machine, and a recipe on it if named. Raises InputError."""
+    """Check this machine, and a recipe on it if one is named. Raises InputError."""
     versions = engine_versions(options.engine)
     found = lookup(options.models, options.hardware, online=options.online, assume=options.assume)
     request = DoctorRequest(
@@ -284,7 +284,7 @@ def doctor(options: DoctorOptions) -> ExitCode:
 
 
 def _with_recipe(request: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
-    """Return the request with the recipe of the command line."""
+    """Return the request with the recipe that the command line names."""
     name, changes = split_recipe(options.overrides)
     loaded = load(name, changes, options.config_dir)
     recipe = select_role(loaded, options.role, "doctor checks a single role")

@@ -113,7 +113,7 @@ def remove(options: EngineRemoveOptions) -> None:
 
 
 def list_catalogues(_options: VerbOptions) -> None:
-    """List the catalogue's versions with the number of their server arguments."""
+    """List the catalogued versions, each with its number of server arguments."""
     for version in held_versions():
         out().print(f"{version:<14} {len(load_catalogue(version).arguments)} arguments")
 
@@ -139,7 +139,7 @@ def show_argument(options: CatalogueShowOptions) -> None:
 
 
 def add_catalogue(options: CatalogueAddOptions) -> None:
-    """Read the server arguments of an engine that is newer than speclaunch into a catalogue."""
+    """Create a catalogue of an engine's server arguments, for releases newer than speclaunch."""
     with tempfile.TemporaryDirectory() as directory:
         if options.what == "installed":
             package = find_runtime(options.python).sglang_path
@@ -167,7 +167,7 @@ _HEARTBEAT_S = 15.0
 
 
 class _PlainSteps:
-    """Progress as lines: when a step begins, every 15 seconds, and when it ends."""
+    """Progress printed line by line: as a step begins, every 15 seconds, and as it ends."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -192,7 +192,7 @@ class _PlainSteps:
 
 
 class _LiveSteps(_PlainSteps):
-    """Progress as one changing line; only notes and failures remain."""
+    """Progress in a status line; notes and failures are printed above it."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -236,7 +236,7 @@ def add_judge(options: JudgeAddOptions) -> None:
 
 
 def list_judges(_options: VerbOptions) -> None:
-    """List the installed judges with their size on disk."""
+    """List the installed judges with their sizes on disk."""
     from speclaunch.checks import added_judges, cpu_judge
 
     table = Table.grid(padding=(0, 2))

@@ -36,11 +36,11 @@ from speclaunch.core import ExitCode, InputError, Problem, lazy, masked
 _SECRET = lazy(
     r"(?i)key|token|secret|passw|credential|auth|cookie|dsn|webhook|_pat|conn_?str|://|;"
 )
-"""Matches the name of every argument and variable whose value is a secret."""
+"""Matches every text that contains a secret; other files are not searched for secrets."""
 
 
 class Fixes(Struct):
-    """Fixed files and problems. `stdin`: fixed text of standard input, or None."""
+    """Fixed files and problems. `stdin`: the text of standard input after the fixes."""
 
     files: list[FixedFile] = []
     problems: list[Problem] = []
@@ -59,7 +59,7 @@ class Fixes(Struct):
 
 
 def fix_found(report: Report, run: LintRun, *, unsafe: bool, only_shown: bool) -> Fixes:
-    """Fix the files of a report and write them; with `only_shown`, only print the diff."""
+    """Fix and write the files of a report, or print the diff (`only_shown`); return the results."""
     done = Fixes(stdin=run.stdin)
     paths = fixable_paths(report, unsafe=unsafe)
     made = fixed_files(paths, run, unsafe=unsafe, independent=independent_files(report))
@@ -98,7 +98,7 @@ def tell(done: Fixes, report: Report, printer: Printer, *, only_shown: bool = Fa
 
 
 def code_of(done: Fixes, *, only_shown: bool) -> ExitCode:
-    """Return USAGE for unwritable files, FAILED for fixes that remain, else CLEAN."""
+    """Return USAGE for unwritable files, FAILED for unapplied fixes, else CLEAN."""
     if done.problems:
         return ExitCode.USAGE
     failed = done.would_change if only_shown else done.has_left

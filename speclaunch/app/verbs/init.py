@@ -1,4 +1,4 @@
-"""`speclaunch init` and `speclaunch drafts`: speculation methods for a target, and its recipe."""
+"""`speclaunch init` and `drafts`: write a recipe for a target, or list its methods."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from speclaunch.measure import (
 )
 
 VERSION = 1
-"""Version of the JSON document."""
+"""Format version of the JSON document of `drafts`."""
 
 
 def show_drafts(console: Console, found: DraftListing, *, everything: bool = False) -> None:
     """Print each method with its releases, published acceptance, memory and sources.
 
-    `everything`: also print methods that no release accepts, and each published number. If there
-    are no other methods, methods that no release accepts are always printed.
+    `everything`: also print methods that no release accepts, and each published number. If
+    no release accepts any method, all methods are printed.
     """
     target = found.target
     architecture = ", ".join(target.field_or_none("architectures") or ()) or "unknown architecture"
@@ -98,8 +98,9 @@ def _show_published(console: Console, found: Sequence[PublishedAcceptance], targ
 
 
 def measured(found: PublishedAcceptance, target: str) -> str:
-    """Return a measurement as text: `2.50 tokens a step, 1.65 times as fast: mtbench, …`. The text
-    names the measured target if it is not `target`.
+    """Return a measurement as text: `2.50 tokens a step, 1.65 times as fast: mtbench, …`.
+
+    The measured target is named if it is not `target`.
     """
     values = [] if found.length is None else [f"{found.length:.2f} tokens a step"]
     values += [] if found.speedup is None else [f"{found.speedup:.2f} times as fast"]
@@ -108,7 +109,7 @@ def measured(found: PublishedAcceptance, target: str) -> str:
 
 
 def heading(way: ListedWay) -> str:
-    """Return the name of a method and its draft: `EAGLE-3 with ORG/DRAFT`."""
+    """Return the name of a method and its draft, if any: `EAGLE-3 with ORG/DRAFT`."""
     return f"{way.way.method} with {way.way.draft}" if way.way.draft else str(way.way.method)
 
 
@@ -128,7 +129,7 @@ def releases(way: ListedWay, found: DraftListing) -> str:
 
 
 def memory(found: WayMemory, hardware: Hardware) -> str:
-    """Return the memory cost of a method on one GPU as text."""
+    """Return the memory cost of a method per GPU as text."""
     where = f"{hardware.name}" if not found.ranks else f"{found.ranks} x {hardware.name}"
     if found.draft_weights is None and found.draft_kv is None:
         return f"on {where}: {found.note or 'unknown'}"
@@ -294,7 +295,7 @@ def _require_sound(
 
 
 def _free(output: Path, *, overwrite: bool) -> Path:
-    """Return the validated output file. Raises InputError before any work is done."""
+    """Return `output`. Raises InputError if it cannot be written, or exists."""
     if output.suffix != ".yaml":
         raise InputError(f"--output {output}: a recipe file must end in .yaml")
     if output.exists() and not output.is_file():
@@ -314,7 +315,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:
-    """Report the choice on standard error, because standard output may be piped."""
+    """Report the chosen method on standard error; standard output may be piped."""
     budget = made.placed.budget
     gpus = "1 GPU" if made.placed.ranks == 1 else f"{made.placed.ranks} GPUs"
     draft = f" with {made.way.draft}" if made.way.draft else ""
@@ -340,7 +341,7 @@ class Answers(Struct, frozen=True):
 def ask(
     target: str, hardware: str | None, engine: str | None, output: Path | None, sources: Lookup
 ) -> Answers:
-    """Prompt for missing settings.
+    """Return the settings, and prompt for missing values.
 
     Raises InputError for an unknown target, and NotWrittenError if no method is available.
     """
@@ -358,7 +359,7 @@ def ask(
 
 
 def _chosen(found: DraftListing) -> Way:
-    """Show the speculation methods, and prompt for one that this version accepts."""
+    """Return the method that the user chooses from those that the version accepts."""
     show_drafts(err(), found)
     usable = [number for number, way in enumerate(found.ways, 1) if way.newest is not None]
     if not usable:

@@ -122,7 +122,7 @@ def completion(options: CompletionOptions) -> None:
 
 
 def lsp(options: LspOptions) -> None:  # noqa: ARG001 - it always uses stdio
-    """Serve an editor until it exits. Raises InputError."""
+    """Serve an editor over LSP until it exits. Raises InputError."""
     if find_spec("pygls") is None or find_spec("lsprotocol") is None:
         raise InputError("the language server needs pygls", help="pip install 'speclaunch[lsp]'")
     gc.enable()  # `main` disables it for short commands; the server runs for hours

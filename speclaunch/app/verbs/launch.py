@@ -130,7 +130,7 @@ def _require_sensible(options: LaunchOptions) -> None:
 
 
 def _locking(options: LaunchOptions) -> LaunchLock | None:
-    """Return the lock of this launch; None without its options. Raises InputError."""
+    """Return the lock of this launch; None without a lock option. Raises InputError."""
     if not (options.lock or options.locked or options.verify):
         return None
     from speclaunch.app.verbs.locking import LaunchLock
@@ -154,7 +154,7 @@ def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
 
 
 def _hook(program: Path | None) -> Path | None:
-    """Return the absolute path of a program. Raises InputError if it cannot be run."""
+    """Return the absolute path of a program, if set. Raises InputError if it cannot be run."""
     if program is None:
         return None
     found = children.find_program(program.absolute() if program.parts[1:] else program)

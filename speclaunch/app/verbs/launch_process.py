@@ -1,4 +1,4 @@
-"""Processes of `speclaunch launch`: their title without secrets, and the supervising process."""
+"""The processes of `speclaunch launch`: titles without secrets, and supervision."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
 
 
 def launched(words: Sequence[str]) -> ExitCode | int | None:
-    """Return the exit code of a launch; None in the planner, which runs the command line.
+    """Supervise a launch and return its exit code; return None in the planner process.
 
     Raises the errors of `launch`.
     """

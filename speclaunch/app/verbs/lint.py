@@ -139,7 +139,7 @@ def lint(options: LintOptions) -> ExitCode:
 def _fixed(
     options: LintOptions, run: LintRun, report: Report, out: LintOutput
 ) -> tuple[Report, ExitCode]:
-    """Apply the fixes and return the remaining findings; with --diff, only print the diff."""
+    """Apply the fixes, or only print the diff; return the new report and the exit code."""
     from speclaunch.app.verbs.fixing import code_of, fix_found, put_stdin, tell
 
     done = fix_found(report, run, unsafe=options.unsafe_fixes, only_shown=options.diff)
@@ -160,7 +160,7 @@ def _fixed(
 
 
 def _unknown(options: LintOptions, run: LintRun, report: Report) -> Report:
-    """Return the report without baseline findings; --write-baseline records all findings."""
+    """Return the report without baseline findings, after writing the baseline if requested."""
 
     def baseline_of(path: str) -> Path | None:
         return (
@@ -242,7 +242,7 @@ def _warn_of_distrust() -> None:
 
 
 def _asker(options: LintOptions) -> tuple[EngineQuerier | None, tuple[str, ...]]:
-    """Return the querier (None: no engine check), and the identity that its results depend on."""
+    """Return the querier, None without an engine check, and its identity for the cache."""
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
     if mode is EngineCheckMode.AUTO and not has_judges():
         return None, ()
@@ -299,7 +299,7 @@ def _exit_code(report: Report, *, strict: bool, exit_zero: bool) -> ExitCode:
 def output(
     shown: LintFormat | None, files: Sequence[str], linted: Sequence[str] = ()
 ) -> LintOutput:
-    """Return the requested output; on GitHub Actions with annotations, unless `shown` is set.
+    """Return the requested output, with annotations on GitHub Actions unless `shown` is set.
 
     Raises InputError for a file without a known format or an existing directory, for a path in
     `linted`, and for a path that is named twice.

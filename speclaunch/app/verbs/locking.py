@@ -41,7 +41,7 @@ class LaunchLock:
     """The lock that a launch writes (`--lock`), or that it must match (`--locked`)."""
 
     def __init__(self, options: LaunchOptions) -> None:
-        """Raise InputError for options that contradict each other."""
+        """Raise InputError for options that cannot be combined."""
         self._options = options
         self._lock: Recipe | None = None
         self._source: Recipe | None = None
@@ -85,16 +85,16 @@ class LaunchLock:
         return prepared
 
     def overrides(self, overrides: list[str]) -> list[str]:
-        """Return the overrides that repeat this start.
+        """Return the overrides that repeat this launch.
 
-        With `--locked`: the lock, and the user's overrides that apply to this host.
+        With `--locked`, they are the lock and the user's overrides for this host.
         """
         if self._lock is None:
             return overrides
         return [f"recipe={self._lock.path}", *of_this_host(overrides)]
 
     def require(self, prepared: Prepared, facts: Lookup, busy: Busy) -> None:
-        """Print the differences from the lock. Raises PreflightError if they prevent a start."""
+        """Warn of differences from the lock. Raises PreflightError if any prevent a start."""
         lock = self._lock
         if lock is None or self._source is None:
             return
@@ -130,7 +130,7 @@ class SideLock:
     """The lock of a measured recipe, written with `--lock` after a valid measurement."""
 
     def __init__(self, options: BenchOptions | ProveOptions, side: AnySide) -> None:
-        """Raise InputError if `--lock` is set and there is no lock to write."""
+        """Raise InputError if `--lock` is set but nothing can be locked."""
         self._side = side
         self._request: LockRequest | None = None
         if not options.lock:
@@ -157,7 +157,7 @@ class SideLock:
 
 
 def with_certificates(request: LockRequest, prepared: Prepared) -> LockRequest:
-    """Return the request with the stored results of the deployment."""
+    """Return the request with the stored certificates of the deployment."""
     from msgspec.structs import replace
 
     from speclaunch.measure import certificates_of

@@ -55,7 +55,7 @@ def _plain(fact_value: object) -> Text:
 
 
 def show_stored(console: Console, found: Iterable[tuple[str, CheckpointFile | str]]) -> None:
-    """Print a table of facts files; for an unreadable file, the reason."""
+    """Print a table of facts files, with the reason for each unreadable file."""
     table = plain_table(("model", "read", "revision", "source"))
     for name, file in found:
         if isinstance(file, str):
@@ -67,7 +67,7 @@ def show_stored(console: Console, found: Iterable[tuple[str, CheckpointFile | st
 
 
 def stored_json(file: CheckpointFile | str) -> dict[str, Any]:
-    """Return a facts file, or the reason why it is unreadable, as JSON."""
+    """Return the origin of a facts file, or why it is unreadable, as JSON."""
     if isinstance(file, str):
         return {"error": file}
     row = {"kind": file.kind, "source": file.source, "read": file.read}
@@ -75,7 +75,7 @@ def stored_json(file: CheckpointFile | str) -> dict[str, Any]:
 
 
 def show_known(console: Console, name: str, known: CheckpointSources) -> None:
-    """Print the facts of a checkpoint with their source, then the facts from other sources."""
+    """Print a checkpoint's facts with their source, then the differing facts of other sources."""
     console.print(Text(name, "bold"))
     used = known.used
     if isinstance(used, UnknownFact):
@@ -113,7 +113,7 @@ def known_json(name: str, known: CheckpointSources) -> dict[str, Any]:
 
 
 def show_checked(console: Console, facts: ComparedFacts) -> None:
-    """Print a facts file with its state compared with the hub, and the differences."""
+    """Print how a facts file compares with the hub: state and differences."""
     state = (f"{facts.state.value:<9}", _COLORS[facts.state])
     why = _plain(f"  {facts.why}" if facts.why else "")
     console.print(Text.assemble(state, (facts.name, "bold"), why))
@@ -133,7 +133,7 @@ def checked_json(facts: ComparedFacts) -> dict[str, Any]:
 
 
 def _fact(found: Checkpoint, fact: str) -> tuple[str, str | None]:
-    """Return a fact as text with its source; None as the source if unknown."""
+    """Return a fact as text, and its source; `("", None)` if it has no value."""
     if fact in found.unread:
         return "unknown", "its source has not been read"
     value = fact_value(found, fact)
@@ -178,7 +178,7 @@ _ODD = ("wrong shape", "not read")
 
 
 def show_inspection(console: Console, found: Inspection) -> None:
-    """Print the inspection: use, tensors (if many, only suspicious tensors), findings."""
+    """Print the checkpoint's use, its tensors (if many, only suspicious ones), and findings."""
     console.print(Text.assemble((found.checkpoint.name, "bold"), " ", _about(found)))
     names = list(found.headers)
     if len(names) > _MOST_ROWS:
@@ -208,7 +208,7 @@ def _about(found: Inspection) -> str:
 
 
 def _sum(found: Inspection) -> str:
-    """Return the counts as text: `15 tensors: 14 loaded, 1 skipped; …`."""
+    """Return the tensor counts as text: `15 tensors: 14 loaded, 1 skipped; …`."""
     counts = Counter(map(found.status, found.headers))
     text = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     text = f"{len(found.headers)} tensors: {text}"
@@ -247,7 +247,7 @@ def inspection_json(found: Inspection) -> dict[str, Any]:
 
 
 class NoFactsError(SpeclaunchError):
-    """Error if no `.speclaunch/models` has facts (exit code 3)."""
+    """Error if no `.speclaunch/models` directory has facts (exit code 3)."""
 
     exit_code = ExitCode.NOTHING
 
@@ -407,7 +407,7 @@ def _nothing(start: Path) -> Problem:
 
 
 def _today() -> date:
-    """Return the date in UTC; SOURCE_DATE_EPOCH (seconds) sets it, for reproducible output."""
+    """Return today's date in UTC, or that of SOURCE_DATE_EPOCH for reproducible output."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     now = datetime.now(UTC)
     return (datetime.fromtimestamp(int(epoch[:11]), UTC) if epoch.isdecimal() else now).date()

@@ -1,7 +1,7 @@
-"""Option records, from which typer, the quick reader and completion derive their options.
+"""Option records from which typer, the quick reader and completion derive their options.
 
 A verb's options are a class: `engine = option(str, "--engine", help=…)`. On an instance of the
-class, `options.engine` is the value. Options of several verbs are at the end of this module.
+class, `options.engine` is the value. Options that verbs share are at the end of this module.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class VerbOptions:
 
 
 class OutputFormat(StrEnum):
-    """Formats of results."""
+    """Output formats of most verbs."""
 
     TEXT = "text"
     JSON = "json"
@@ -145,7 +145,7 @@ class LintFormat(StrEnum):
 
 
 class CertificateFormat(StrEnum):
-    """Formats of a certificate of `bench`."""
+    """Formats of a `bench` certificate."""
 
     TEXT = "text"
     JSON = "json"
@@ -155,7 +155,7 @@ class CertificateFormat(StrEnum):
 
 
 class ProveFormat(StrEnum):
-    """Formats of `prove`; only a request contract has a page."""
+    """Formats of `prove`; HTML only for request contracts."""
 
     TEXT = "text"
     JSON = "json"

@@ -154,7 +154,7 @@ def show_contract(console: Console, found: ContractDocument) -> None:
 
 
 def contract_page(found: ContractDocument) -> str:
-    """Return the page of a contract. It is deterministic, and text from servers is escaped."""
+    """Return the HTML page of a contract. It is deterministic; text from servers is escaped."""
     rows = [(row, *_shown(row)[1::2], list(notes(row))) for row in found.fields]
     template = page_environment().get_template("contract.html.j2")
     return template.render(found=found, rows=rows, verdict=verdict(found))
@@ -173,7 +173,7 @@ def verdict(found: ContractDocument) -> str:
 
 
 def notes(row: FieldRow) -> Iterator[str]:
-    """Yield the engine's own statement of a field's difference, and its known bugs."""
+    """Yield what SGLang documents of a field's difference, and the field's known bugs."""
     if row.documented:
         yield f"documented: {row.documented}"
     if row.advisories:
@@ -313,7 +313,7 @@ def _questions(options: ProveOptions, lengths: Sequence[int]) -> list[ProofPromp
 
 
 def _lengthened(texts: Sequence[str], index: int, words: int) -> str:
-    """Return a prompt of at least `words` words: other prompts of the workload, then the prompt."""
+    """Return prompt `index`, preceded by others so that it has at least `words` words."""
     parts = [texts[index]]
     while sum(len(part.split()) for part in parts) < words:
         parts.insert(0, texts[(index + len(parts)) % len(texts)])
@@ -332,7 +332,7 @@ class Served(Struct, frozen=True):
 
     @contextmanager
     def queried(self, requests: int) -> Iterator[Callable[[int], ProofServer]]:
-        """Yield a factory of servers by concurrency, and report progress periodically.
+        """Yield a function that returns a server for a concurrency; report progress.
 
         `requests`: expected total over all servers. Raises LaunchError if the engine does not
         answer.
@@ -374,7 +374,7 @@ class Engines:
         self._stack.close()
 
     def begin(self, side: LaunchedSide) -> MeasuredEngine:
-        """Start the engine of a side unless already started, without waiting for it."""
+        """Return the engine of a side, started if necessary, without waiting for it."""
         if side.name not in self._begun:
             self._say(f"starting {side.name}")
             engine = MeasuredEngine(side.order(free_port()), next_log(self._folder))

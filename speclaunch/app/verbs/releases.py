@@ -74,7 +74,7 @@ from speclaunch.serving import lock_request, unfinished_work, write_lock
 
 
 def show_bisect(console: Console, found: BisectDocument) -> None:
-    """Print the pair of releases, its supporting checks, and how the two releases differ."""
+    """Print the last good and first bad release, the probes, and the differences."""
     paper = LineWriter(console)
     style = "bold green" if found.outcome is SearchOutcome.FOUND else "bold red"
     paper.say(_headline(found), style)
@@ -143,7 +143,7 @@ def _package(package: DependencyRecord) -> str:
 
 
 def bisect(options: BisectOptions) -> ExitCode:
-    """Search the releases and show the pair. Raises InputError, LaunchError."""
+    """Find and show the last good and first bad release. Raises InputError, LaunchError."""
     hide_secrets("bisect", options.overrides)
     name, overrides = split_recipe(options.overrides)
     recipe = load(name, overrides, options.config_dir)
@@ -204,7 +204,7 @@ def _searched(
 
 
 def _release(option: str, text: str) -> str:
-    """Return the release of an option. Raises InputError if it is not known exactly."""
+    """Return the release that an option names. Raises InputError if it is not known exactly."""
     found = engine_release(option, text)
     if found.note:
         why, _, _ = found.note.partition(";")
@@ -213,7 +213,7 @@ def _release(option: str, text: str) -> str:
 
 
 def _show_task(task: BisectTask, supply: EngineSupply) -> None:
-    """Print the releases, the number of starts, and the engines that are not installed."""
+    """Print the releases, the maximum number of starts, and the engines to install."""
     missing = [release for release in task.releases if release not in supply.installed()]
     out().print(f"releases: {', '.join(task.releases)}")
     starts = most_starts(len(task.releases))
@@ -291,7 +291,7 @@ def _show_runs(paper: LineWriter, runs: Sequence[RunRecord]) -> None:
 
 
 def show_upgrades(console: Console, document: UpgradeDocument) -> None:
-    """Print one line for each deployment with its first reasons, and the number of each verdict."""
+    """Print one line for each deployment with its first reasons, and verdict counts."""
     paper = LineWriter(console)
     rows = [[TableCell(head, "dim") for head in ("deployment", "from", "verdict", "why")]]
     for record in document.deployments:
@@ -317,7 +317,7 @@ def _short(text: str) -> str:
 
 
 def upgrade(options: UpgradeOptions) -> ExitCode:
-    """Show the page of a deployment, or the table of several. Raises InputError."""
+    """Show the upgrade of a deployment, or a table of several. Raises InputError."""
     pythons = interpreters(options.engine_python)
     to = engine_release("--to", options.to)
     source = engine_release("--from", options.source) if options.source else None
@@ -357,7 +357,7 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
 def _upgrades(
     words: Sequence[str], settings: UpgradeSettings
 ) -> tuple[bool, list[DeploymentUpgrade]]:
-    """Return a pair: True if one deployment was named, and the upgrades. Raises SpeclaunchError."""
+    """Return True if one recipe or file is named, and the upgrades. Raises SpeclaunchError."""
     if _is_recipe(words):
         return True, recipe_upgrades(words, settings)
     for word in words:

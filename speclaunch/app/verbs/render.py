@@ -83,7 +83,7 @@ def render(options: RenderOptions) -> None:
 
 
 def _baseline(text: str) -> Baseline:
-    """Return the expected acceptance length that an option sets. Raises InputError."""
+    """Return the acceptance length that a number or certificate states. Raises InputError."""
     try:
         length, source = float(text), "--acceptance"
     except ValueError:
@@ -106,11 +106,11 @@ def _baseline(text: str) -> Baseline:
 
 
 _MOST_LENGTH = 1024
-"""Upper limit of an acceptance length: no method drafts as many tokens for one verification."""
+"""Upper limit of an acceptance length: no method drafts that many tokens for one verification."""
 
 
 def _require_image(text: str, assembled: Assembled, *, force: bool) -> None:
-    """Raise PreflightError if an image has a different release than the target, unless `force`."""
+    """Raise PreflightError if an image does not have the rendered version, unless `force`."""
     found: dict[str, Problem] = {}
     for role, prepared in zip(assembled.rendering.roles, assembled.prepared, strict=True):
         image, version = role.image, prepared.catalogue.version

@@ -1,4 +1,4 @@
-"""The options of the verbs that measure engines, and of those for launches."""
+"""The options of verbs that measure engines, or show and stop launches."""
 
 from __future__ import annotations
 

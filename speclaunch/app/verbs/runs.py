@@ -238,7 +238,7 @@ def _words(value: object) -> list[str]:
 
 
 def _local(stamp: object) -> str:
-    """Return a UTC time such as `2026-11-21T10:04:00.123Z` without its fraction."""
+    """Return the time `2026-11-21T10:04:00.123Z` as `2026-11-21 10:04:00`; empty for None."""
     return str(stamp)[:19].replace("T", " ") if stamp else ""
 
 
@@ -257,9 +257,9 @@ class NothingRunsError(SpeclaunchError):
 
 
 def running(name: str | None) -> Run:
-    """Return the run of a running engine by name; without a name, the only running engine.
+    """Return the running launch `name`; if `name` is None, the only running launch.
 
-    Raises InputError if several engines run or no engine has the name, and NothingRunsError.
+    Raises InputError for an unknown or missing name, NothingRunsError if no engine runs.
     """
     if name is not None:
         return find_run(name, alive=True)
@@ -321,7 +321,7 @@ def logs(options: LogsOptions) -> None:
 
 
 def pauses(seconds: float) -> Iterator[None]:
-    """Yield after each pause, until the reader of standard output closes the pipe."""
+    """Yield after each pause until the reader of standard output closes the pipe."""
     output = os.fstat(sys.stdout.fileno())
     closing = select.poll()
     closing.register(sys.stdout.fileno(), 0)  # errors are always reported
@@ -332,7 +332,7 @@ def pauses(seconds: float) -> Iterator[None]:
 
 
 def _written(log: Path, follower: Follower) -> Iterator[list[str]]:
-    """Yield the lines of a log so far, a few MiB at a time; rotated files come first."""
+    """Yield the existing lines of a log, a few MiB at a time, rotated files first."""
     for path in log_files(log):
         reader = follower if path == log else Follower(path)
         yield reader.lines()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def engine_versions(text: str | None) -> tuple[str, ...]:
-    """Return the known versions of `--engine` and print their notes."""
+    """Return the known versions that `--engine` names, and print their notes."""
     versions = listed(text) if text is not None else ()
     for version in versions:
         if version.note:
@@ -45,7 +45,7 @@ def engine_versions(text: str | None) -> tuple[str, ...]:
 
 
 def engine_version(text: str) -> str:
-    """Return the known version of an `--engine` with a single value, and print its note."""
+    """Return the known version that `--engine` names, and print its note."""
     found = named(text)
     if found.note:
         err_lines().print(f"note: {found.note}")
@@ -53,7 +53,7 @@ def engine_version(text: str) -> str:
 
 
 def engine_release(option: str, text: str) -> ResolvedVersion:
-    """Return the known release for an option, with a note if it is of another release line.
+    """Return the known release for an option's text, with a note if its release line differs.
 
     Raises InputError.
     """
@@ -71,7 +71,7 @@ def lookup(
     online: bool = False,
     assume: Sequence[str] | None = None,
 ) -> Lookup:
-    """Return the sources of facts.
+    """Return the sources of facts that options select.
 
     Raises InputError for a missing directory, an unknown GPU and a malformed assumption.
     """
@@ -84,12 +84,12 @@ def lookup(
 
 
 def chosen_rules(select: Sequence[str] | None, ignore: Sequence[str] | None) -> tuple[Rule, ...]:
-    """Return the rules of `--select` and `--ignore`. Raises InputError for an unknown code."""
+    """Return the rules that both options select. Raises InputError for an unknown code."""
     return selected(codes("--select", select), codes("--ignore", ignore))
 
 
 def asks(select: Sequence[str] | None, ignore: Sequence[str] | None) -> bool:
-    """True if `--select` and `--ignore` include the engine check (SPL090)."""
+    """True if `--select` and `--ignore` select the engine check (SPL090)."""
     return is_selected(REFUSES.code, codes("--select", select), codes("--ignore", ignore))
 
 

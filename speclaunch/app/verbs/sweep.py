@@ -46,7 +46,7 @@ _COLORS = {
     JobVerdict.UNKNOWN: "dim",
 }
 Result = tuple[Job, Row | None]
-"""A job and its row, or None if the job is not done."""
+"""A job and its row; the row is None until the job is done."""
 
 
 def show_jobs(console: Console, results: Iterable[Result]) -> None:
@@ -195,7 +195,7 @@ def _of_jobs(options: SweepOptions) -> JobOptions:
 
 
 def _default(planned: Planned) -> Path:
-    """Return the folder of a command, named by its digest: the same command resumes there."""
+    """Return the default folder, named by digest so that the same command resumes the sweep."""
     identity = json.dumps([planned.words, planned.options.identity(), str(planned.directory)])
     name = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return speclaunch_home() / "sweeps" / name

@@ -91,7 +91,7 @@ from speclaunch.measure import (
 from speclaunch.serving import command, free_port, unfinished_work
 
 _LEAST_ROUNDS = 12
-"""Minimum rounds of each side of the final comparison."""
+"""Minimum number of rounds for each side of the final comparison."""
 _MINUTE = 60
 
 
@@ -332,7 +332,7 @@ def _diff(change: Tuned | None, args: Mapping[str, object]) -> str:
 
 
 def tried(question: TuningTask, memory: StoredStarts) -> tuple[StoredStarts, str]:
-    """Run and save trials within the budget; return all starts, and why no trial follows."""
+    """Run and save trials within the budget; return all starts, and why the trials ended."""
     lines = err_lines()
     if memory.starts:
         lines.print(f"resuming: {len(memory.starts)} settings already measured")

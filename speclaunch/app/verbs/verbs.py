@@ -18,7 +18,7 @@ DEFAULT = "launch"
 """Verb that `speclaunch recipe=NAME …` runs."""
 
 BENCH_RUN = "run"
-"""Verb below `bench` that `speclaunch bench recipe=NAME …` runs."""
+"""Verb of the group `bench` that `speclaunch bench recipe=NAME …` runs."""
 DEFAULT_BELOW = {"bench": BENCH_RUN}
 """Default verbs, by group."""
 
@@ -28,9 +28,10 @@ _BENCH = "Measure the speed-up of speculation over a baseline, with confidence i
 class Verb(Struct, frozen=True):
     """A verb, or a group of verbs.
 
-    `where` names a function and `options` the class of its options: `module:name` below
-    `speclaunch.app.verbs`, loaded on first use. `help` is the text of `--help`, and `example` the
-    arguments of its example. A group with a function runs it if no verb of the group is named.
+    `where` names a function and `options` its option class, as `module:name` in
+    `speclaunch.app.verbs`; both are loaded on first use. `help` is the text of `--help`, and
+    `example` the arguments of its example. A group with a function runs it if no
+    verb of the group is named.
     """
 
     name: str
@@ -530,7 +531,7 @@ GROUPS = (
 """Sections of the help, and the verbs in each."""
 
 SHOWN = {"sweep": "-m"}
-"""Names in the help that differ from the verb: `speclaunch -m recipe=A,B` runs a sweep."""
+"""Names that the help shows instead of the verb: `speclaunch -m recipe=A,B` runs a sweep."""
 
 COMPLETION = "_SPECLAUNCH_COMPLETE"
 """Environment variable with the shell that requests completions; see integrations.py."""
@@ -555,7 +556,7 @@ def verb_of(words: Sequence[str]) -> str | None:
 
 
 def misspelled_verb(words: Sequence[str]) -> Problem | None:
-    """Return the problem of a misspelled verb before a recipe (`luanch recipe=NAME`), or None."""
+    """Return a problem if a misspelled verb precedes a recipe (`luanch recipe=NAME`), or None."""
     first = words[0] if words else ""
     names_recipe = any(word.startswith("recipe=") for word in words[1:])
     if not names_recipe or "=" in first or first.startswith("-") or verb_of(words) == first:
@@ -576,8 +577,8 @@ _MULTIRUN = ("-m", "--multirun")
 def rewrite_multirun(words: Sequence[str]) -> list[str]:
     """Rewrite a command line with `-m` to use `sweep`; return other command lines unchanged.
 
-    `-m` applies to `speclaunch -m recipe=a,b key=1,2` and `speclaunch plan -m …`. Each job of a
-    launch implies `--smoke`, which is removed.
+    `-m` applies to `speclaunch -m recipe=a,b key=1,2` and `speclaunch plan -m …`. Jobs that
+    launch imply `--smoke`, so the option is removed.
     """
     verb = verb_of(words)
     is_multirun = any(word in _MULTIRUN for word in words)

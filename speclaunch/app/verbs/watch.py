@@ -29,7 +29,7 @@ from speclaunch.measure import (
 )
 
 _WIDE = 130
-"""Terminal width in columns from which more values are shown."""
+"""Minimum terminal width, in columns, of the table with all values."""
 _EVENTS = 3
 _NARROW_COLUMNS = ("accept", "5 min", "usual", "tok/s", "KV", "run", "queue", "graphs")
 _WIDE_COLUMNS = (
@@ -39,7 +39,7 @@ _WIDE_COLUMNS = (
 
 
 def show_live(records: Callable[[], Sequence[WatchedEngine]], interval: float) -> None:
-    """Draw the engines on the entire terminal until Ctrl-C."""
+    """Show the engines full-screen until Ctrl-C, updated every `interval` seconds."""
     console = out()
     with Live(console=console, screen=True, auto_refresh=False) as live:
         pause = 0.2
@@ -51,7 +51,7 @@ def show_live(records: Callable[[], Sequence[WatchedEngine]], interval: float) -
 
 
 def watch_view(records: Sequence[WatchedEngine], width: int, height: int | None) -> Text:
-    """Return the table of engines, and details. `height`: lines of a terminal; None in a pipe."""
+    """Return the table and details of engines. `height`: terminal lines; None in a pipe."""
     is_only = len(records) == 1
     below = [line for record in records for line in _below(record, is_only=is_only)]
     rows = len(records) + sum(len(record.ranks) for record in records if len(record.ranks) > 1)
@@ -72,7 +72,7 @@ def watch_view(records: Sequence[WatchedEngine], width: int, height: int | None)
 
 
 def _rows(records: Sequence[WatchedEngine], width: int, *, has_ranks: bool) -> list[Text]:
-    """Return the lines of the table. rich's tables would cost 1 % of a core."""
+    """Return the table's lines, without rich's tables, which would use 1 % of a core."""
     columns = _WIDE_COLUMNS if width >= _WIDE else _NARROW_COLUMNS
     rows: list[tuple[tuple[str, str], str, dict[str, str], str]] = []
     for record in records:
@@ -196,8 +196,9 @@ def watch(options: WatchOptions) -> ExitCode:
 
 
 def exit_code(records: list[WatchedEngine]) -> ExitCode:
-    """Return 2 if a server is unreachable, else 1 if an engine has a problem, else 2 while an
-    engine starts.
+    """Return 2 if any engine is unreachable, else 1 if any has a problem.
+
+    Otherwise return 2 while any engine is starting, else 0.
     """
     if not all(record.is_reachable or record.is_starting for record in records):
         return ExitCode.USAGE
