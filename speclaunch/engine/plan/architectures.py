@@ -31,7 +31,7 @@ Parameters = tuple[int, int, int]
 
 
 class Architectures(Struct, frozen=True):
-    """The architectures of one release, in sets by property, and their defaults."""
+    """The architectures of one release, grouped by property, and their defaults."""
 
     requested: str
     """Version that the caller requested."""
@@ -72,9 +72,9 @@ class Architectures(Struct, frozen=True):
     dflash_hooks: frozenset[str]
     """Targets whose model can pass hidden states to a DFLASH draft."""
     shares_embedding: frozenset[str]
-    """Targets whose model can pass embedding and output head to a draft."""
+    """Targets whose model can share its embedding and output head with a draft."""
     draft_map: Mapping[str, tuple[str, ...]]
-    """Model classes that load a draft, by the architecture in its config."""
+    """Model classes that load a draft, by the architecture in the draft's config."""
     latent_attention: Mapping[str, str]
     """Models with latent attention (MLA): `always`, `ranked` (only if the config has
     `kv_lora_rank`) or `switched` (unless it sets `use_mla: false`)."""
@@ -83,7 +83,7 @@ class Architectures(Struct, frozen=True):
     _automatic: Mapping[str, Parameters]
 
     def auto_parameters(self, architecture: str, algorithm: str | None = None) -> Parameters:
-        """Return the engine's steps, topk and draft tokens if the user sets none of them."""
+        """Return the default steps, topk and draft tokens, used if the user sets none of them."""
         if algorithm == STANDALONE and STANDALONE in self._automatic:
             return self._automatic[STANDALONE]
         return self._automatic.get(architecture, self._automatic[ANY])
@@ -220,11 +220,10 @@ GROUPED = frozenset(
         "SolarForCausalLM",
     }
 )
-"""Models whose attention requires that ranks divide the heads (`total_num_heads % tp_size`), and
-that KV heads are split or replicated evenly among ranks (`QKVParallelLinear`, 0.4.6
-layers/linear.py, 0.5.23 layers/linear.py:1139). The requirement is the same in 0.4.6.post5, 0.5.3,
-0.5.9, 0.5.16 and 0.5.23. Excludes models whose config counts heads differently, or whose layers
-differ in heads."""
+"""Models that require heads to divide evenly among ranks (`total_num_heads % tp_size`), and KV
+heads to be split or replicated evenly (`QKVParallelLinear`, 0.4.6 layers/linear.py, 0.5.23
+layers/linear.py:1139). The requirement is the same in 0.4.6.post5, 0.5.3, 0.5.9, 0.5.16 and 0.5.23.
+Excludes models whose config counts heads differently, or whose layers differ in head count."""
 LATENT = frozenset(
     {
         "DeepseekV2ForCausalLM",
@@ -239,7 +238,7 @@ LATENT = frozenset(
         "MiniCPM3ForCausalLM",
     }
 )
-"""Models whose attention requires only that ranks divide the heads (`num_heads % attn_tp_size`),
+"""Models that require only heads to divide evenly among ranks (`num_heads % attn_tp_size`),
 because every rank has the complete latent KV cache (models/deepseek_v2.py and models that build on
 it)."""
 _FULL = ("num_attention_heads", "num_key_value_heads")
@@ -259,10 +258,10 @@ OTHER_HEADS: Mapping[str, tuple[tuple[str, str | None], ...]] = {
     "Step3VLForConditionalGeneration": _HEADS_ALONE,
     "Step3p5ForCausalLM": (("num_attention_heads", "num_attention_groups"),),
 }
-"""Models whose checks were verified for attention only, with the config keys of heads and KV heads
-for each kind of layer. The second key is None if KV heads are not checked: Step3 has one KV head
-for all heads, and Gemma 4's global layers have a separate count. 0.5.23
+"""Models of which only the attention checks were verified, with the config keys of heads and KV
+heads for each kind of layer. The second key is None if KV heads are not checked: Step3 has one KV
+head for all heads, and Gemma 4's global layers have a separate count. 0.5.23
 models/gemma3n_causal.py:331, gemma4_causal.py:342, mimo_v2.py:691 and :883, qwen3_5.py:1292,
-step3_vl.py:197, step3p5.py:297. 0.5.16 and 0.5.9 assert the same for the models that they support,
-0.5.3 in gemma3n_causal.py:330 and step3_vl.py:198. DeepSeek V4 asserts nothing about its heads
-(0.5.23 deepseek_v4.py:1035)."""
+step3_vl.py:197, step3p5.py:297. 0.5.16 and 0.5.9 assert the same for the models that they support;
+0.5.3 does so in gemma3n_causal.py:330 and step3_vl.py:198. DeepSeek V4 asserts nothing about its
+heads (0.5.23 deepseek_v4.py:1035)."""

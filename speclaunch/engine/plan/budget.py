@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class MemoryPhase(StrEnum):
-    """A phase of startup or serving that allocates memory, in chronological order.
+    """The phases of startup and serving that allocate memory, in chronological order.
 
     The values match `speclaunch.serving.launch.engine_log.Phase`.
     """
@@ -57,7 +57,7 @@ class MemoryUse(StrEnum):
     TARGET_KV = "target KV cache"
     DRAFT_KV = "draft KV cache"
     STATE = "recurrent state"
-    """State of Mamba and linear attention layers: per request, not per token."""
+    """State of Mamba and linear attention layers, which is per request, not per token."""
     REQUEST_SLOTS = "request slots"
     GRAPHS = "CUDA graphs"
     ACTIVATIONS = "activations"
@@ -85,8 +85,8 @@ class MemoryShare(Struct, frozen=True):
 
 
 class RankBudget(Struct, frozen=True):
-    """The memory of identical ranks. The shares (`FREE` included) add up to `memory_bytes`, or to
-    `short_bytes` more if memory is short."""
+    """The memory of each of `ranks`, which are identical. The shares (`FREE` included) add up to
+    `memory_bytes`, or to `short_bytes` more if memory is short."""
 
     ranks: tuple[int, ...]
     memory_bytes: int
@@ -126,14 +126,13 @@ class MemoryBudget(Struct, frozen=True):
     """Smallest and largest working `mem_fraction_static`, to 0.001; None if none works or the
     range is unknown."""
     likely_fractions: tuple[float, float] | None = None
-    """Smallest and largest fraction with the verdict FITS; None if there is none or the range is
-    unknown."""
+    """Smallest and largest fraction with the verdict FITS; None if none exists or it is unknown."""
     impossible: bool = False
     """True if the weights alone, at their minimum, exceed an empty GPU's memory. Every start then
     fails, whatever the settings."""
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """Notes on user limits that the engine lowers, and on estimates that decide the verdict."""
+    """Notes on user-set limits that the engine lowers, and on estimates that decide the verdict."""
 
 
 class Steppable(StrEnum):

@@ -66,9 +66,11 @@ def undivided_heads(plan: Plan) -> Iterator[Undivided]:
 
 
 def undivided_experts(plan: Plan) -> Iterator[Undivided]:
-    """Yield routed experts that the expert-parallel groups do not divide, and expert widths that
-    the ranks within a group do not divide (0.4.6.post5 layers/moe/fused_moe_triton/layer.py:316,
-    0.5.1 :176, 0.5.23 :414). Raises UnknownValueError."""
+    """Yield an expert count or width that does not divide evenly among groups or their ranks.
+
+    See 0.4.6.post5 layers/moe/fused_moe_triton/layer.py:316, 0.5.1 :176, 0.5.23 :414. Raises
+    UnknownValueError.
+    """
     ranks = gpu_ranks(plan)
     if ranks.tensor < 2 or (ranks.experts > 1 and plan.in_versions(_OTHER_LAYERS)):
         return
@@ -86,9 +88,11 @@ def undivided_experts(plan: Plan) -> Iterator[Undivided]:
 
 
 def undivided_widths(plan: Plan) -> Iterator[Undivided]:
-    """Yield dense MLP widths, their quantized blocks, and vocabularies that the tensor-parallel
-    ranks do not divide (`divide` in layers/linear.py and layers/vocab_parallel_embedding.py).
-    Raises UnknownValueError."""
+    """Yield dense MLP widths and vocabulary sizes that do not divide evenly among ranks.
+
+    Quantized widths must divide into complete blocks. See `divide` in layers/linear.py and
+    layers/vocab_parallel_embedding.py. Raises UnknownValueError.
+    """
     ranks = gpu_ranks(plan)
     if ranks.tensor < 2 or ranks.attention != ranks.tensor:
         return  # with DP attention some models divide them among fewer ranks
@@ -113,8 +117,7 @@ def _attention(plan: Plan) -> tuple[int, int]:
 
 
 def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
-    """Yield the names and checkpoints of target and draft; only the target if it contains the
-    draft's layers."""
+    """Yield `target` and `draft` with their checkpoints; no draft if the target contains it."""
     target = target_of(plan)
     yield "target", target
     draft = draft_of(plan)
@@ -152,8 +155,10 @@ def _heads(whose: str, checkpoint: Checkpoint, tensor: int, attention: int) -> I
 
 
 def _kinds_of_heads(checkpoint: Checkpoint) -> Iterator[tuple[int, int | None]]:
-    """Yield the numbers of heads and KV heads of each kind of layer; None for KV heads that the
-    engine does not check. Raises UnknownValueError."""
+    """Yield the head and KV head counts of each kind of layer; None for an unchecked KV head count.
+
+    Raises UnknownValueError.
+    """
     name = checkpoint.architecture or ""
     if name not in GROUPED | LATENT | OTHER_HEADS.keys():
         raise UnknownValueError(_unread(checkpoint))
@@ -230,8 +235,7 @@ def _pads_experts(plan: Plan) -> bool:
 
 
 def _stated_block(checkpoint: Checkpoint) -> int | None:
-    """Return the rows of a quantized block, as the top-level config states them; None if not
-    stated."""
+    """Return the row count of a quantized block in the top-level config; None if not stated."""
     quantization = mapping(checkpoint.raw.get("quantization_config"))
     blocks = sizes(quantization.get("weight_block_size"))
     return blocks[0] if blocks and blocks[0] > 0 else None
@@ -258,8 +262,8 @@ def _expert_widths(plan: Plan, checkpoint: Checkpoint, ranks: Ranks) -> Iterator
 def _expert_width(
     plan: Plan, checkpoint: Checkpoint, width: int, block: int, ranks: Ranks
 ) -> Iterator[Undivided]:
-    """Yield an expert width that the ranks within a group do not divide, with an `ep_size` that
-    fixes it."""
+    """Yield an expert width that does not divide evenly among a group's ranks, with an `ep_size`
+    that fixes it."""
     within = _within(plan, ranks)
     routed = ModelConfig.of(checkpoint).optional(*ROUTED_EXPERTS, least=0) or 0
     more = (ranks.experts * factor for factor in range(2, within + 1) if not within % factor)
@@ -277,8 +281,10 @@ def _expert_width(
 
 
 def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
-    """Return one MLP projection per shape, with its storage scheme, for a `Shard` name. Raises
-    UnknownValueError."""
+    """Return one MLP projection per shape, with its storage scheme (None if not quantized).
+
+    `shard`: a name in `Shard`. Raises UnknownValueError.
+    """
     from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  few plans need it
     from speclaunch.engine.plan.memory.weights import counted  # noqa: PLC0415
 

@@ -223,7 +223,7 @@ def _why(outcome: ArgumentOutcome, change: Change | None, reason: Reason | None)
 
 
 def _same(value: Any, other: Any) -> bool:
-    """True if two values are equal, ignoring letter case and the type of a sequence."""
+    """True if two values are equal, ignoring letter case and sequence type."""
     if isinstance(value, str) and isinstance(other, str):
         return value.casefold() == other.casefold()
     if isinstance(value, list | tuple) and isinstance(other, list | tuple):
@@ -262,7 +262,7 @@ class PlanDifference(Struct, frozen=True):
 
 
 class BudgetNumber(Struct, frozen=True):
-    """The same number from two budgets; None if unknown or absent."""
+    """One number (or text) in two budgets; each value is None if unknown or absent."""
 
     name: str
     unit: str
@@ -272,19 +272,19 @@ class BudgetNumber(Struct, frozen=True):
 
     @property
     def differs(self) -> bool:
-        """True if the two numbers differ."""
+        """True if the two values differ."""
         return self.before != self.after
 
     @property
     def is_known(self) -> bool:
-        """True if either number is known."""
+        """True if at least one value is known."""
         return self.before is not None or self.after is not None
 
 
 def compare(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
-    """Return arguments whose effective values differ, and set arguments whose names differ.
+    """Return arguments whose effective values differ, and user-set ones whose names differ.
 
-    An argument of only one version is included unless it has its default there.
+    An argument that only one version has is included unless it has its default value.
     """
     return compare_rows(effective_arguments(before), effective_arguments(after))
 

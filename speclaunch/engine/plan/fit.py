@@ -368,7 +368,7 @@ REQUESTS, TOKENS_EACH = 32, 4096
 """Number of requests, and tokens per request, on a typical chat server. Assumed for unset
 values."""
 _DIGITS = 1000
-"""Fractions are multiples of 1/1000, because the engine accepts three digits."""
+"""Fractions are multiples of 1/1000, because the engine accepts only three decimal places."""
 
 
 class RequestLoad(Struct, frozen=True):
@@ -379,7 +379,7 @@ class RequestLoad(Struct, frozen=True):
     context: int
     """Tokens per request, prompt and answer; 0 if unknown."""
     assumed: tuple[str, ...] = ()
-    """Options of `plan` that the user did not set, with the assumed values."""
+    """Unset options of the `plan` command with their assumed values, such as `--requests 32`."""
 
     @property
     def summary(self) -> str:
@@ -472,13 +472,13 @@ def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out
 
 
 def _least_running(plan: Plan, load: RequestLoad) -> int:
-    """Return the number of requests to try first: the load's; if assumed, at least the recipe's."""
+    """Return the load's number of requests. If it is assumed, return at least the recipe's."""
     own = plan.value_or_none(RUNNING)
     return max(load.requests, int(own)) if load.assumed and own else load.requests
 
 
 def _choice(found: Margins, requests: int, each: int, ranks: int) -> Choice:
-    """Return the certain fraction if the requests fit with it, else the best fraction."""
+    """Return the `certain` fraction if the requests fit with it, else the best fraction."""
     certain = found.certain
     if certain is not None and _room(certain, each, ranks) >= requests:
         return certain

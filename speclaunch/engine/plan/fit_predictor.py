@@ -1,7 +1,7 @@
 """Settings that free memory, and the predicted budgets of changed settings.
 
 Graphs and activations are estimated by the engine's own conservative rules of thumb. Therefore
-there are three maximum fractions, not one.
+`Margins` has three maximum fractions, not one.
 
 A step maps server arguments, by the newest engine's names, to new values. Steps obey the engine's
 constraints:
@@ -51,7 +51,7 @@ STEPS, TOPK, TOKENS = (
 Step = Mapping[str, Any]
 
 _CHAIN = 3
-"""Number of steps in the chain that the documentation recommends over a tree (`3 / 1 / 4`)."""
+"""Number of steps in the chain that SGLang's documentation recommends over a tree (`3 / 1 / 4`)."""
 _LEAST_NGRAM_TOKENS = 4
 _UNCHUNKED = 8192
 """The first chunk to try if prompts are not chunked (`chunked_prefill_size: -1`)."""
@@ -172,7 +172,7 @@ def _chunk(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
 
 
 def _pool(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
-    """Return lower limits for the pool if the user set a limit. speclaunch never adds one."""
+    """Return lower pool limits if the user set `max_total_tokens`; speclaunch never adds it."""
     name = "max_total_tokens"
     total = plan.user_value(name)
     if total is None:
@@ -221,7 +221,7 @@ class Margins(Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """The recommended fraction and the others, as short text."""
+        """The recommended, certain and best-case fractions, as short text."""
         sure = "is likely to work" if self.likely is not None else "works only in the best case"
         certain = "none" if self.certain is None else f"{self.certain.fraction:.3f}"
         return (
@@ -269,8 +269,8 @@ def _choice(plan: Plan, terms: Terms, found: GatheredSizes, fraction: float) -> 
 
 
 PlanWith = Callable[[Mapping[str, Any]], Plan]
-"""Returns the plan of the deployment with changed arguments, by the newest engine's names. A value
-of None means the engine's default."""
+"""Function that returns the deployment's plan with changed arguments, by the newest engine's names.
+A value of None means the engine's default."""
 BudgetOf = Callable[[Plan], MemoryBudget]
 
 _GUESSED = frozenset({MemoryUse.GRAPHS, MemoryUse.ACTIVATIONS})
@@ -278,7 +278,7 @@ _BEFORE = frozenset({MemoryUse.OTHERS, MemoryUse.RUNTIME})
 """Memory uses that precede the engine's first measurement."""
 _PROBE, _MOST_PROBED = 0.02, 0.99
 _LEAST_ESTIMATE = 0.02
-"""Minimum error of an estimate, as a share of the initially free memory."""
+"""Minimum estimate of graphs and activations, as a share of the initially free memory."""
 
 
 class Bounds(Struct, frozen=True):

@@ -1,9 +1,9 @@
 """The price of changed settings, and the search for the lowest price that fits.
 
-Candidates are ordered by price. Decode without CUDA graphs costs most, because every token of such
-a batch takes longer. Running requests and KV tokens follow, then the depth of speculation, then the
-size of prefill chunks. Losing a share of the requested tokens (`objective.tokens_within`) costs
-nothing. One unit is half the price of halving the running requests.
+Candidates are ordered by price. Decode without CUDA graphs costs most, because every token
+then takes longer. Running requests and KV tokens follow, then the depth of speculation, then the
+size of prefill chunks. Losing up to the share `objective.tokens_within` of the requested tokens
+costs nothing. One unit is half the price of halving the running requests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget | None) -> str:
-    """Return a description of the loss from one plan to another, with their budgets if known."""
+    """Describe the loss from one plan to another. `was`, `now`: their budgets, if known."""
     lost = [
         _lost_requests(before, after),
         _lost_tokens(was, now) if now is not None else _unknown_tokens(before, after),
@@ -157,8 +157,8 @@ _CONTEXT = 1.0
 _CHUNK = 0.5
 """Cost of halving a prefill chunk, because prompts take a little longer."""
 LEAST_EACH = 512
-"""Minimum useful KV tokens per running request. With less than a short prompt and its answer,
-requests wait for each other or are retracted."""
+"""Minimum useful KV tokens per running request. With less room than a short prompt and its
+answer need, requests wait for each other or are retracted."""
 _UNCHUNKED = 16384
 """Assumed chunk size if prompts are not chunked (`chunked_prefill_size: -1`)."""
 
@@ -233,14 +233,14 @@ OBJECTIVE = (
 )
 
 NARROW = 0.02
-"""A range of fractions up to this width uses its middle; a wider range uses its upper end."""
+"""Maximum width of a range of fractions whose middle is chosen, instead of its upper end."""
 LEAST_WIDTH = 0.002
 """Minimum width of a range to search, because the engine accepts only three decimal places."""
 _PREFERRED = (Steppable.TREE, Steppable.GRAPHS, Steppable.CHUNK, Steppable.POOL)
 """Settings to preserve after the running requests, most valuable first."""
 
 BoundsOf = Callable[[Mapping[str, Any]], Bounds | None]
-"""Returns the range of working fractions for some changes; None if unknown."""
+"""Function that returns the range of working fractions for some changes; None if unknown."""
 
 
 class FitCandidate(Struct, frozen=True):
@@ -297,8 +297,8 @@ def levels(predictor: Predictor, base: Mapping[str, Any], limits: FitLimits) -> 
 
 
 def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:
-    """True if at least one decode graph remains. Ranks that share batches drop sizes that they
-    cannot divide."""
+    """True if at least one decode graph remains. The engine drops sizes that ranks cannot share
+    evenly."""
     try:
         return bool(captured_sizes(predictor.plan(changes)))
     except UnknownValueError:
@@ -316,10 +316,10 @@ class Search(Struct, frozen=True):
     least_tokens: int = 0
     """Number of KV tokens below which the pool is too small to be useful."""
     tried: Callable[[Mapping[str, Any]], bool] = lambda _: False
-    """Returns True for settings that have already failed."""
+    """Function that returns True for settings that have already failed."""
     narrow: float = NARROW
-    """Width up to which a range uses its middle. 0 if the bounds need no margin of error: the upper
-    end has the most tokens."""
+    """Maximum width of a range whose middle is chosen. 0 if the bounds need no margin of error,
+    because the upper end has the most tokens."""
     least_width: float = 0.0
     """Minimum width of the working range. Narrower ranges are used only with every setting at its
     floor."""
@@ -360,7 +360,7 @@ def best(search: Search, steps: Levels) -> FitCandidate | None:
 
 
 def candidate_of(search: Search, changes: Mapping[str, Any]) -> FitCandidate | None:
-    """Return these changes at the best untried fraction; None if none works or the pool is too
+    """Return these changes with the best untried fraction; None if none works or the pool is too
     small."""
     bounds = search.bounds_of(changes)
     if bounds is None:
@@ -389,7 +389,7 @@ def fractions(bounds: Bounds, limits: FitLimits, narrow: float = NARROW) -> Sequ
     """Return the fractions to try within bounds, best first: the upper end, the middle, the lower
     end.
 
-    A range up to `narrow` yields only its middle, one below `LEAST_WIDTH` nothing.
+    A range no wider than `narrow` has only its middle. One narrower than `LEAST_WIDTH` has none.
     """
     low = max(bounds.low, limits.floors.mem_fraction_static)
     high = min(bounds.high, limits.most_fraction)
