@@ -13,7 +13,7 @@ __all__ = ["NoSuchArgumentError", "Settings", "UnknownValueError"]
 
 
 class NoSuchArgumentError(KeyError):
-    """Error in speclaunch: a query for an argument or variable that no release has."""
+    """A bug in speclaunch: code requested an argument or variable that no release has."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -32,7 +32,7 @@ class Settings(Protocol):
 
     @property
     def facts(self) -> Facts:
-        """Known facts of the checkpoints and the hardware."""
+        """Known facts about the checkpoints and the hardware."""
 
     @property
     def algorithm(self) -> str | None:
@@ -40,14 +40,13 @@ class Settings(Protocol):
 
     @property
     def device(self) -> str:
-        """The device without its index: cuda, cpu, npu, xpu, …."""
+        """The device type, without an index: cuda, cpu, npu, xpu, …."""
 
     def in_versions(self, specifier: str) -> bool:
         """True if the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
 
     def value(self, name: str) -> Any:
-        """Return the effective value: resolved so far, else the user's, else the parser's
-        default."""
+        """Return the value resolved so far, else the user's value, else the parser's default."""
 
     def user_value(self, name: str) -> Any:
         """Return the user's value; None if not set."""
@@ -56,7 +55,7 @@ class Settings(Protocol):
         """True if the user set the argument, to any value."""
 
     def env(self, name: str) -> str | None:
-        """Return an environment variable of the engine; None if not set."""
+        """Return the value of an engine environment variable; None if it is not set."""
 
     def env_flag(self, name: str, default: bool = False) -> bool:
-        """Return a boolean environment variable, or `default`."""
+        """Return an environment variable as a boolean; `default` if unset or not a boolean."""

@@ -4,12 +4,12 @@ The minimum and the expected time are used to check a user's probes. The worst c
 budget of a generated startup probe. A probe that fails too early kills a server while it loads, and
 the next attempt fails the same way.
 
-Read from `entrypoints/http_server.py` of the releases (0.5.23: lines 715 to 800 and 2191) and
-measured on the CPU engine (0.5.23):
+Sources: `entrypoints/http_server.py` of the releases (0.5.23: lines 715 to 800 and 2191), and
+measurements on the CPU engine (0.5.23):
 
 - `/health` responds after 1.0 s when the server is idle or saturated.
 - `/health` returns 503 after 20 s when the scheduler hangs.
-- Before the warm-up ends the port is open, `/v1/models` returns 200 and `/health` returns 503.
+- Before the warm-up ends, the port is open, `/v1/models` returns 200 and `/health` returns 503.
 
 After SIGTERM a server finishes every running request, without a time limit (`sigterm_watchdog`,
 0.4.6 managers/tokenizer_manager.py:1084, 0.5.23 managers/tokenizer_manager.py:3508). Measured on
@@ -31,8 +31,8 @@ from speclaunch.engine.plan.settings import Settings
 from speclaunch.engine.plan.topics.gpu import decode_is_captured, prefill_is_captured
 
 GENERATES = ">=0.5.1"
-"""Releases in which `/health` generates a token like `/health_generate`. Earlier releases return
-200 immediately (0.4.10 entrypoints/http_server.py)."""
+"""Releases in which `/health` generates a token, as `/health_generate` does. Earlier releases
+return 200 immediately (0.4.10 entrypoints/http_server.py)."""
 _SWITCH = "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
 _SWITCHED = ">=0.5.6"
 _BYPASS = "SGLANG_DIAG_BYPASS_HEALTH_GENERATE"
@@ -46,7 +46,8 @@ _GENERATE = "/health_generate"
 _HEALTH = "/health"
 
 _READY = ">=0.5.20"
-"""Releases with `/ready`, which needs no key, and a `/ping` that checks the server's status."""
+"""Releases with `/ready`, which needs no API key, and with a `/ping` that checks the server's
+status."""
 _ALWAYS = ">=0.4.6"
 _SINCE: Mapping[str, str] = {
     "/health": _ALWAYS,
@@ -73,11 +74,11 @@ _SINCE: Mapping[str, str] = {
 _ELSEWHERE = lazy(r"/(?:healthz|livez|readyz|live|readiness|liveness|startup|v1/health|v1/ready)/?")
 """Health paths of other servers, which no release of the engine has."""
 _NO_KEY = lazy(r"/(?:health|metrics)")
-"""Path prefixes that the middleware accepts without a key (0.4.6 utils.py `add_api_key_middleware`,
-0.5.23 utils/auth.py:99)."""
+"""Path prefixes that the middleware accepts without an API key (0.4.6 utils.py
+`add_api_key_middleware`, 0.5.23 utils/auth.py:99)."""
 _WORKER = {"/health": _ALWAYS, "/health_generate": _ALWAYS, "/ping": ">=0.5.4"}
-"""Paths that ranks other than the first serve (`launch_dummy_health_check_server`, 0.5.23
-utils/common.py:3624)."""
+"""Paths served by ranks other than the first, with the releases that serve them
+(`launch_dummy_health_check_server`, 0.5.23 utils/common.py:3624)."""
 
 
 def patience(settings: Settings) -> int:
@@ -159,10 +160,11 @@ def least_seconds(settings: Settings) -> int:
 _GB = 10**9
 SLOW_BYTES_PER_SECOND = 200_000_000
 """Worst-case read rate of a shared file system, a cloud's plain disk or a hub download. AWS gp3
-volumes have 125 MB/s unless provisioned; EFS and hub downloads have 200 to 500."""
+volumes read 125 MB/s unless more is provisioned; EFS and hub downloads reach 200 to 500 MB/s."""
 _FASTEST, _USUAL = 16e9, 1e9
-"""Maximum and likely rate at which one host reads weights, in bytes per second: from page cache or
-eight NVMe drives, and from a network disk or one drive (users report two minutes for 140 GB)."""
+"""Maximum and likely rates at which one host reads weights, in bytes per second. Page cache or
+eight NVMe drives reach the maximum. The likely rate is that of a network disk or one drive (users
+report two minutes for 140 GB)."""
 
 
 class Range(Struct, frozen=True):
@@ -178,26 +180,26 @@ _IMPORTS = Range(8, 40, 120)
 to 19 s (0.5.23, two cores, twelve starts). On a GPU, CUDA and NCCL add to that time. The worst case
 is a cold disk."""
 _CAPTURE = Range(3, 30, 0)
-"""Seconds of graph capture (`Capture cuda graph end. Time elapsed: …`) for each of target and
-draft. The worst case is computed per graph."""
+"""Seconds to capture the graphs of one model, target or draft (`Capture cuda graph end. Time
+elapsed: …`). The worst case is computed per graph (`_GRAPH`)."""
 _GRAPH = 3
-"""Worst-case seconds per decode graph; 1 to 2 on H100 for the largest models."""
+"""Worst-case seconds to capture one decode graph. The largest models take 1 to 2 on H100."""
 _MANY_SIZES = 52
-"""Number of captured batch sizes if the GPU's memory is unknown, as on the largest GPUs (0.5.23,
-`cuda_graph_max_bs_decode` 512)."""
+"""Assumed number of captured batch sizes if the GPU's memory is unknown: that of the largest GPUs
+(0.5.23, `cuda_graph_max_bs_decode` 512)."""
 _PREFILL_GRAPHS = 600
-"""Seconds to compile prefill graphs."""
+"""Worst-case seconds to compile prefill graphs."""
 _DEEP_GEMM = 1200
-"""Seconds to compile DeepGEMM kernels. The engine logs "typically 10-20 mins" (0.5.23
+"""Worst-case seconds to compile DeepGEMM kernels. The engine logs "typically 10-20 mins" (0.5.23
 layers/deep_gemm_wrapper/compile_utils.py:171)."""
 _KERNELS = 300
-"""Seconds to compile or tune kernels at the first start (Triton, FlashInfer)."""
+"""Worst-case seconds to compile or tune kernels at the first start (Triton, FlashInfer)."""
 _TORCH_COMPILE = Range(20, 240, 900)
 """Seconds that `enable_torch_compile` adds."""
 _WARM_UP = Range(1, 10, 60)
 """Seconds for the warm-up requests."""
 _CPU = 120
-"""Seconds for everything that follows loading on a CPU."""
+"""Worst-case seconds for all steps after loading on a CPU, except the warm-up."""
 
 
 class StartPart(StrEnum):
@@ -244,7 +246,7 @@ def start_time(plan: Plan) -> StartTime:
 
 
 def weight_files(plan: Plan) -> int:
-    """Return the bytes of the weight files of target and draft. Raises UnknownValueError."""
+    """Return the total bytes of the target's and draft's weight files. Raises UnknownValueError."""
     found = [_bytes(plan, draft=False)]
     named = plan.value("speculative_draft_model_path")
     if named is not None and named != plan.value("model_path"):
@@ -331,7 +333,7 @@ def _is_cpu(plan: Plan) -> bool:
 
 
 class ExpectedStart(Struct, frozen=True):
-    """Seconds from process start until the server is ready: the lower bound `least`, and `likely`.
+    """Minimum (`least`) and `likely` seconds from process start until the server is ready.
 
     `known`: True if the size of the weights is known.
     """
@@ -363,7 +365,7 @@ def expected_start(plan: Plan) -> ExpectedStart:
 
 
 def _weights(plan: Plan) -> tuple[float, bool]:
-    """Return the known GB of all checkpoints, and True if no size is missing."""
+    """Return the known size of target and draft in GB, and True if no size is missing."""
     if _text(plan, "load_format") == "dummy":
         return 0.0, True
     found, known = 0.0, plan.facts.target is not None

@@ -8,10 +8,11 @@ if TYPE_CHECKING:
     from speclaunch.engine.plan.settings import Settings
 
 EAGLE_HANDLER = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
-"""The algorithms of `_handle_eagle_family`, which checks steps, topk and tokens together (from
-0.5.13; earlier releases handle them in one branch of the resolver)."""
+"""Algorithms of `_handle_eagle_family`, which checks steps, topk and tokens together (from 0.5.13).
+Earlier releases handle these algorithms in one branch of the resolver."""
 EAGLE_FAMILY = EAGLE_HANDLER | {"FROZEN_KV_MTP"}
-"""Algorithms with an EAGLE worker for the draft. NEXTN has already become EAGLE."""
+"""Algorithms with an EAGLE worker for the draft. NEXTN is absent, because it is resolved to
+EAGLE."""
 BLOCK_FAMILY = frozenset({"DFLASH", "DSPARK"})
 """Algorithms whose draft model drafts a block at a time."""
 SPECULATIVE = EAGLE_HANDLER | BLOCK_FAMILY | {"NGRAM"}
@@ -37,7 +38,7 @@ BLOCKS = "speculative_use_block_verification"
 
 
 def blocks_need_rejection(settings: Settings) -> bool:
-    """True if block verification switches rejection sampling on, as for EAGLE and EAGLE3 (0.5.23
+    """True if block verification switches rejection sampling on (EAGLE and EAGLE3; 0.5.23
     arg_groups/speculative_hook.py:173). Raises UnknownValueError."""
     return bool(settings.value(BLOCKS)) and settings.algorithm in ("EAGLE", "EAGLE3")
 
@@ -53,5 +54,5 @@ RUNNING = "max_running_requests"
 LIMITED = SPECULATIVE | EAGLE_FAMILY
 """Algorithms for which the engine limits the running requests if the user sets no limit."""
 WHEN_SPECULATING = 48
-"""Limit of running requests for the algorithms in `LIMITED` (0.5.23
+"""Default limit on running requests for the algorithms in `LIMITED` (0.5.23
 arg_groups/speculative_hook.py:1084, 0.4.6 server_args.py:384)."""

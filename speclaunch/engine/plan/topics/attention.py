@@ -1,7 +1,7 @@
 """Attention: backends, deterministic inference, and targets with linear-attention layers.
 
-`_handle_deterministic_inference`: sglang 0.5.23 arg_groups/attention_hook.py:600 and
-arg_groups/overrides.py:1039, 0.5.4 server_args.py:1516.
+Source: `_handle_deterministic_inference` (0.5.23 arg_groups/attention_hook.py:600 and
+arg_groups/overrides.py:1039, 0.5.4 server_args.py:1516).
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ BOTH = "attention_backend"
 PREFILL = "prefill_attention_backend"
 DECODE = "decode_attention_backend"
 PHASES = (PREFILL, DECODE)
-"""Arguments for the backend of a single phase. If one is unset, `BOTH` applies."""
+"""Arguments that set the backend of one phase. If a phase's argument is unset, `BOTH` applies."""
 BACKENDS = (BOTH, DECODE, PREFILL)
 DRAFT = "speculative_draft_attention_backend"
 
 RENAMED = {"compressed": "dsv4", "tokenspeed_mla": "cutedsl_mla"}
-"""Deprecated names of backends (`_handle_deprecated_args`, 0.5.23
+"""Deprecated backend names with their replacements (`_handle_deprecated_args`, 0.5.23
 arg_groups/serving_hook.py:305)."""
 RENAMED_IN = ">=0.5.23"
 RENAMED_EARLY, RENAMED_EARLY_IN = ("compressed",), ">=0.5.12"
-"""Deprecated names of backends that earlier releases also replace, and those releases (0.5.12.post1
-server_args.py:1128)."""
+"""Deprecated backend names that some releases before 0.5.23 also replace, and the releases that
+replace them (0.5.12.post1 server_args.py:1128)."""
 BEFORE_RENAMED = "<0.5.23"
 
 OWN_CPU_DEFAULTS = ">=0.4.10"
-"""Releases with separate defaults for a CPU: intel_amx if it has AMX, else torch_native; PyTorch
-for sampling (0.5.23 arg_groups/platform_hook.py:172). Earlier releases: torch_native."""
+"""Releases with separate defaults for a CPU. Attention uses intel_amx if the CPU has AMX, else
+torch_native; sampling uses PyTorch (0.5.23 arg_groups/platform_hook.py:172). Earlier releases use
+torch_native."""
 FA3_GIVES_WAY = ">=0.5.1,<0.5.14"
 """Releases in which fa3 cannot decode with a hierarchical cache (0.5.10 server_args.py:2929, 0.5.4
 :1475)."""
@@ -42,10 +43,10 @@ _DETERMINISTIC_BACKENDS = (
     ("0.5.16", ("fa4",)),
     ("0.5.19", ("intel_xpu",)),
 )
-"""Attention backends of deterministic inference (`DETERMINISTIC_ATTENTION_BACKEND_CHOICES`), by the
-release that added each."""
+"""Attention backends that support deterministic inference
+(`DETERMINISTIC_ATTENTION_BACKEND_CHOICES`), by the release that added each."""
 _UNSHARED = frozenset({"flashinfer", "intel_xpu"})
-"""Backends that do not share prefixes deterministically: all that are not in
+"""Backends that do not share prefixes deterministically, because they are not in
 `RADIX_SUPPORTED_DETERMINISTIC_ATTENTION_BACKEND`."""
 _FIRST_ABSORBING = frozenset({"fa3", "triton"})
 _ABSORBED = (
@@ -57,8 +58,8 @@ _ABSORBED = (
 """Targets with latent attention that the engine lists for deterministic inference, by the release
 that added each."""
 _NOT_CHOSEN_FOR = (("0.5.20", ("Glm5NextForConditionalGeneration",)),)
-"""Further such targets, for which the engine sets no default backend (0.5.23 attention_hook.py:633,
-not overrides.py:1055)."""
+"""Further targets with latent attention, for which the engine sets no default backend (0.5.23
+attention_hook.py:633, not overrides.py:1055)."""
 
 
 def is_deterministic(settings: Settings) -> bool:
@@ -72,8 +73,8 @@ def deterministic_backends(settings: Settings) -> frozenset[str]:
 
 
 def sharing_backends(settings: Settings) -> frozenset[str]:
-    """Return backends that share prefixes deterministically. With any other, the engine disables
-    the prefix cache."""
+    """Return backends that share prefixes deterministically. With any other backend, the engine
+    disables the prefix cache."""
     return deterministic_backends(settings) - _UNSHARED
 
 
@@ -87,7 +88,8 @@ def absorbing_backends(settings: Settings) -> frozenset[str]:
 
 
 def absorbs(settings: Settings) -> bool:
-    """True if only `absorbing_backends` serve this target deterministically; False if unknown."""
+    """True if only `absorbing_backends` serve this target deterministically; False for an unknown
+    target."""
     target = settings.facts.target
     known = _since(settings, (*_ABSORBED, *_NOT_CHOSEN_FOR))
     return target is not None and target.architecture in known
@@ -115,7 +117,7 @@ AMD_DROPS_CACHE = ">=0.5.11"
 """Releases that drop the state cache on AMD GPUs if speculation is used with a strategy without a
 buffer. On other GPUs they refuse to start (0.5.11 server_args.py:2451)."""
 NEEDS_A_STATE = ">=0.5.13"
-"""Releases with a separate message if no state fits (0.5.23
+"""Releases that report a separate error if no state fits in memory (0.5.23
 mem_cache/kv_cache_configurator.py:3394)."""
 _BUFFERED_BY = (None, "triton")
 

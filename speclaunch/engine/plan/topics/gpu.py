@@ -1,10 +1,10 @@
 """CUDA graphs, memory of the draft, and the engine's reserve on a GPU.
 
 Up to 0.5.13 the target is prepared first (weights, pool, graphs). The draft is then loaded into the
-memory outside the fraction (0.5.10 managers/scheduler.py:578, speculative/eagle_worker.py).
+memory outside the static fraction (0.5.10 managers/scheduler.py:578, speculative/eagle_worker.py).
 
-From 0.5.14 the weights of both are loaded before any pool. The draft's weights and cache come from
-the static part (0.5.23 managers/scheduler.py:1128, 0.5.14
+From 0.5.14 the weights of both models are loaded before any pool. The draft's weights and cache
+come from the static part (0.5.23 managers/scheduler.py:1128, 0.5.14
 model_executor/model_runner_kv_cache_mixin.py).
 
 Numbers in MiB are the engine's conservative rules of thumb (0.5.3 and later):
@@ -18,7 +18,7 @@ from speclaunch.engine.plan.settings import Settings, UnknownValueError
 SIZES = "cuda_graph_bs_decode"
 MOST = "cuda_graph_max_bs_decode"
 GRAPHS_SWITCH = "disable_cuda_graph"
-"""The switch for all graphs up to 0.5.13."""
+"""The switch that disables all graphs (up to 0.5.13)."""
 DECODE_SWITCH = "disable_decode_cuda_graph"
 DECODE_BACKEND = "cuda_graph_backend_decode"
 PREFILL_BACKEND = "cuda_graph_backend_prefill"
@@ -33,7 +33,7 @@ server_args.py:2301)."""
 
 
 def decode_is_captured(settings: Settings) -> bool:
-    """True if decode has GPU graphs. Raises UnknownValueError."""
+    """True if the engine captures decode graphs. Raises UnknownValueError."""
     return settings.device != "cpu" and not (
         bool(settings.value(GRAPHS_SWITCH)) or decode_alone_is_off(settings)
     )
@@ -45,7 +45,7 @@ def decode_alone_is_off(settings: Settings) -> bool:
 
 
 def prefill_is_captured(settings: Settings) -> bool:
-    """True if prefill has graphs: from 0.5.5 on request, from 0.5.10 by default.
+    """True if the engine captures prefill graphs (from 0.5.5 on request, from 0.5.10 by default).
 
     Raises UnknownValueError.
     """
@@ -58,7 +58,7 @@ def prefill_is_captured(settings: Settings) -> bool:
 
 
 _MOST_SIZES = 1 << 16
-"""Maximum length of a list of sizes. The engine's own lists have a few hundred."""
+"""Maximum length of a list of sizes. The engine's own lists have a few hundred entries."""
 
 
 def span(first: int, last: int, step: int = 1) -> list[int]:
@@ -79,8 +79,8 @@ IN_POOL = f">={FIRST_IN_POOL}"
 
 
 def draft_in_pool(settings: Settings) -> bool:
-    """True if the draft's weights and cache come from the static part and load before the pool is
-    sized.
+    """True if the draft's weights and cache use the static part, and its weights load before the
+    pool is sized.
 
     Otherwise the draft loads afterwards, into the remaining memory.
     """
@@ -91,9 +91,9 @@ BALANCED = 0.9
 """Minimum ratio of free memory between two ranks. The engine refuses to start if the ratio is lower
 (0.5.23 distributed/bootstrap.py:445, 0.5.7 model_runner.py:788)."""
 BALANCE_CHECK = "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK"
-"""Variable that disables the check of balanced memory if it is false (0.5.7 and later)."""
+"""Environment variable that disables the memory balance check if set to false (0.5.7 and later)."""
 NO_BALANCE_CHECK = "SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK"
-"""Variable that disables the check of balanced memory if it is true (up to 0.5.17)."""
+"""Environment variable that disables the memory balance check if set to true (up to 0.5.17)."""
 OWN = 512
 """MiB reserved for the metadata of attention backends."""
 TOKEN = 1.5

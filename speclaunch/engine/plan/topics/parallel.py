@@ -20,12 +20,12 @@ ATTENTION_RANKS = "attn_dp_size"
 REPLICAS = "dp_size"
 SWITCH = "enable_dp_attention"
 OWN_ARGUMENT = ">=0.5.22"
-"""Releases with a separate argument for the attention ranks."""
+"""Releases with a separate argument for the number of attention ranks."""
 HEAD = "enable_dp_lm_head"
 RESET = ">=0.5.2"
-"""Releases in which a single rank switches DP attention off (0.5.2 server_args.py:509)."""
+"""Releases that switch DP attention off for a single rank (0.5.2 server_args.py:509)."""
 HEAD_RESET = ">=0.5.3"
-"""Releases in which a single rank also switches `enable_dp_lm_head` off."""
+"""Releases that also switch `enable_dp_lm_head` off for a single rank."""
 _MOST = 1 << 16
 """Maximum number of ranks in a deployment."""
 
@@ -39,7 +39,7 @@ def attention_ranks(settings: Settings) -> int:
 
 
 def is_on(settings: Settings) -> bool:
-    """True if attention is data-parallel in the steps that run before a single rank is reset
+    """True if attention is data-parallel in the steps that precede the reset for a single rank
     (memory, prefill graphs).
 
     Up to 0.5.21 this depends on the switch alone. Raises UnknownValueError.
@@ -92,7 +92,8 @@ class KnownRefusal(Struct, frozen=True):
     message: str
     source: str
     when: Callable[[Settings], bool]
-    """Returns True if the settings match, for any algorithm. Raises UnknownValueError."""
+    """Returns True if the settings meet the condition, whatever the algorithm. Raises
+    UnknownValueError."""
     versions: str = ""
     algorithm: str | None = None
     """The algorithm that the refusal applies to; None if it applies to every algorithm and
@@ -104,14 +105,14 @@ class KnownRefusal(Struct, frozen=True):
         return own and self.holds(settings)
 
     def holds(self, settings: Settings) -> bool:
-        """True if these settings meet the condition, whatever the algorithm. Raises
+        """True if the release and the settings match, whatever the algorithm. Raises
         UnknownValueError."""
         return settings.in_versions(self.versions) and self.when(settings)
 
 
 def beginning(message: str) -> str:
-    """Return a pattern for messages that begin with this text. `{}` matches text that varies
-    between starts.
+    """Return a regular expression for messages that begin with `message`. `{}` matches text that
+    varies between starts.
 
     Matches with and without a final period, because releases differ in that.
     """
@@ -121,12 +122,12 @@ def beginning(message: str) -> str:
 
 CONTEXT = "attn_cp_size"
 _DFLASH_SINCE = "0.5.23"
-"""The first release that supports DFLASH with DP attention, under conditions; on an NPU from
-0.5.20."""
+"""The first release that supports DFLASH with DP attention, under conditions. On an NPU, 0.5.20 is
+the first."""
 _DFLASH = f">={_DFLASH_SINCE}"
 _BY_FLAG = "<0.5.18"
-"""Releases that check the user's `enable_dp_attention` for DSPARK, before a single rank resets
-it."""
+"""Releases whose DSPARK checks read the user's `enable_dp_attention`, before it is reset for a
+single rank."""
 
 
 def _spread(settings: Settings) -> bool:

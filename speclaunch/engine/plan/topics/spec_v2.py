@@ -1,8 +1,8 @@
 """SpecV2: the speculation workers that support the overlap schedule.
 
-- 0.5.3 to 0.5.10: a switch, `enable_beta_spec` up to 0.5.4, then SGLANG_ENABLE_SPEC_V2, off by
-default (0.5.10 server_args.py:2999, 0.5.3 server_args.py:1199).
-- 0.5.11 and 0.5.12: the default, except for an explicit tree (0.5.11 server_args.py:3459).
+- 0.5.3 to 0.5.10: off by default. `enable_beta_spec` switches it on up to 0.5.4,
+SGLANG_ENABLE_SPEC_V2 in later releases (0.5.10 server_args.py:2999, 0.5.3 server_args.py:1199).
+- 0.5.11 and 0.5.12: on by default, except for an explicit tree (0.5.11 server_args.py:3459).
 - 0.5.13: EAGLE's only workers, with or without overlap
 (arg_groups/speculative_hook.py:288); from 0.5.14 the only workers of every algorithm
 (speculative/spec_info.py:216).
@@ -59,8 +59,8 @@ def _sets_it(settings: Settings) -> bool:
 def has_worker(settings: Settings) -> bool:
     """True if the version has a V2 worker (with overlap) for the algorithm.
 
-    See `create_worker` of 0.5.8 to 0.5.12 (speculative/spec_info.py:52), earlier the scheduler
-    (0.5.7 managers/scheduler.py:502, 0.5.3 :669). Raises UnknownValueError.
+    Source: `create_worker` of 0.5.8 to 0.5.12 (speculative/spec_info.py:52), before that the
+    scheduler (0.5.7 managers/scheduler.py:502, 0.5.3 :669). Raises UnknownValueError.
     """
     if settings.in_versions(ONLY_WORKERS):
         return settings.algorithm is not None
@@ -74,8 +74,8 @@ def _able(settings: Settings) -> frozenset[str]:
 
 
 def turns_overlap_on(settings: Settings) -> bool:
-    """True if a requested SpecV2 switches the overlap schedule on, ignoring the user's value (0.5.3
-    to 0.5.10).
+    """True if SpecV2, when requested, switches the overlap schedule on and ignores the user's value
+    (0.5.3 to 0.5.10).
 
     Applies to EAGLE, from 0.5.7 also to EAGLE3, and from 0.5.8 to STANDALONE. Raises
     UnknownValueError.
@@ -86,8 +86,8 @@ def turns_overlap_on(settings: Settings) -> bool:
 
 
 def would_run(settings: Settings) -> bool:
-    """True if 0.5.3 to 0.5.12 would use the V2 worker for a chain. Ignores whether the user sets a
-    tree. Raises UnknownValueError."""
+    """True if a release from 0.5.3 to 0.5.12 would use the V2 worker for a chain. Ignores whether
+    the user sets a tree. Raises UnknownValueError."""
     if not has_worker(settings) or not is_requested(settings):
         return False
     return turns_overlap_on(settings) or not settings.user_value(OVERLAP)

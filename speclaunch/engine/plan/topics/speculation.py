@@ -1,8 +1,8 @@
 """Drafts, the properties that the engine reads from them, and adaptive speculation.
 
-`adaptive_unsupported_reason`: sglang 0.5.23 speculative/adaptive_spec_params.py:56, 0.5.11 :18.
-From 0.5.14 it is checked before the parameters are filled in, so an unset topk counts as 1; earlier
-releases check afterwards.
+`adaptive_unsupported_reason` (0.5.23 speculative/adaptive_spec_params.py:56, 0.5.11 :18) decides on
+adaptive speculation. From 0.5.14 it runs before the parameters are filled in, so an unset topk
+counts as 1. In earlier releases it runs afterwards.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _GEMMA4_ASSISTANTS = {
     "Gemma4AssistantForCausalLM": f">={ASSISTANTS_SINCE}",
     "Gemma4UnifiedAssistantForCausalLM": ">=0.5.13",
 }
-"""Drafts that EAGLE runs as FROZEN_KV_MTP, and that EAGLE3 rejects (0.5.23
-arg_groups/speculative_hook.py:110, 0.5.12 server_args.py:116)."""
+"""Gemma 4 assistants, with the releases that support them as drafts. EAGLE runs them as
+FROZEN_KV_MTP; EAGLE3 rejects them (0.5.23 arg_groups/speculative_hook.py:110, 0.5.12
+server_args.py:116)."""
 _DSPARK_KEYS = ("block_size", "markov_rank", "noise_token_id", "target_layer_ids")
 _SETS_PARAMETERS = "IQuestQ1ForCausalLM"
 
@@ -76,10 +77,10 @@ def bundles_dspark(config: Mapping[str, Any]) -> bool:
 
 
 COMPARES_VOCABULARIES = ">=0.5.15"
-"""Releases that require a STANDALONE draft and its target to have equally large vocabularies
+"""Releases that require a STANDALONE draft and its target to have vocabularies of the same size
 (speculative/standalone_worker_v2.py)."""
 DSPARK_FOLDER = ">=0.5.23"
-"""Releases that also search for a draft in a folder `dspark` of the target's directory."""
+"""Releases that also search the target's subdirectory `dspark` for a draft."""
 
 
 def draft_sets_parameters(settings: Settings) -> bool:
@@ -91,7 +92,7 @@ def draft_sets_parameters(settings: Settings) -> bool:
 
 
 def is_windowed_or_causal(draft: Checkpoint) -> bool:
-    """True if a DFLASH draft is causal by its config, or all its layers have a sliding window."""
+    """True if the config of a DFLASH draft is causal or gives all layers a sliding window."""
     layers = draft.config.get("layer_types") or ()
     windows = set(layers) == {"sliding_attention"} and len(layers) == draft.num_hidden_layers
     return windows or draft.config.get("is_causal") is True
@@ -166,7 +167,7 @@ def candidate_steps(settings: Settings) -> tuple[int, ...]:
 
 
 FIRST_STEPS = 3
-"""Initial number of draft steps of adaptive speculation."""
+"""Initial number of draft steps in adaptive speculation."""
 
 
 def adaptive_fills_parameters(settings: Settings) -> bool:

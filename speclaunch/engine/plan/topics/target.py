@@ -1,6 +1,6 @@
 """The target: the architecture that the engine dispatches on, data type, quantization and LoRA.
 
-Quantization: the method that a release uses for an argument and a checkpoint, or rejects.
+For an argument and a checkpoint, a release uses or rejects a quantization method. Sources:
 `_verify_quantization`, `_parse_quant_hf_config` and `_parse_modelopt_quant_config` (0.5.23
 configs/model_config.py:2000, :1727, :1838; 0.5.8 :757, :584, :680), the methods' own
 `override_quantization_method` (0.5.23 layers/quantization/base_config.py:223, awq/awq.py:333,
@@ -60,8 +60,8 @@ def may_be(settings: Settings, architectures: Iterable[str]) -> bool:
     """True if the target may have one of these rare architectures.
 
     If only the name or path of the checkpoint is known, it must contain the family's name:
-    `MiMoV2ForCausalLM` may be `XiaomiMiMo/MiMo-V2-Flash`. Otherwise almost every fact would be
-    unknown without the config.
+    `MiMoV2ForCausalLM` may be `XiaomiMiMo/MiMo-V2-Flash`. Without this check, almost every fact
+    would be unknown if the config is.
     """
     if settings.facts.target is not None:
         return True
@@ -80,7 +80,7 @@ def has_architecture(settings: Settings, architectures: Iterable[str]) -> bool:
 
 NAME = "quantization"
 NONE = "unquant"
-"""The name that means no quantization."""
+"""The `quantization` value that means no quantization."""
 
 _REGISTERED: Mapping[str, str] = {
     **dict.fromkeys(("blockwise_int8", "compressed-tensors", "fp8", "modelopt_fp4"), ""),
@@ -134,12 +134,13 @@ _COMPATIBLE: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("nvfp4_online", ("modelopt_fp8",), ">=0.5.18"),
     ("minimax_m3_nvfp4", ("mxfp8",), ">=0.5.23"),
 )
-"""The argument, compatible methods of the checkpoint, and the releases that accept the pair."""
+"""Requested methods, each with compatible methods of a checkpoint and the releases that accept such
+a pair."""
 _ONLINE = (("quark_mxfp4", ">=0.5.17"),)
 """Methods that can requantize any checkpoint, with the releases that have them."""
 _MODELOPT = ("modelopt_fp8", "modelopt_fp4")
 _ANY = "modelopt"
-"""Generic name for ModelOpt's methods, as requested or (up to 0.5.9) in the checkpoint."""
+"""Generic name for ModelOpt's methods, in a request or (up to 0.5.9) in a checkpoint."""
 _PETIT = "petit_nvfp4"
 """The method that replaces `modelopt` on AMD GPUs (layers/quantization/petit.py)."""
 _ALGORITHM = "the effect of ModelOpt's algorithm is unknown"
@@ -149,7 +150,7 @@ different names, and no checkpoint selects one."""
 
 
 class Absence(StrEnum):
-    """The reason why GPUs do not support a method."""
+    """The reason why GPUs do not support a quantization method."""
 
     UNKNOWN = "unknown"
     ROCM = "rocm"
@@ -167,7 +168,8 @@ class QuantizationMethod(Struct, frozen=True):
 
 
 def method_of(settings: Settings) -> QuantizationMethod:
-    """Return the method that serves the target. Raises UnknownValueError."""
+    """Return the target's quantization method, as stored and as served. Raises
+    UnknownValueError."""
     explicit = settings.user_value(NAME)
     requested = None if explicit is None else str(explicit).lower()
     if requested == NONE:
@@ -233,8 +235,8 @@ def _made(settings: Settings, target: Checkpoint, requested: str | None) -> str 
 
 
 def _of_modelopt(settings: Settings, target: Checkpoint, config: Mapping[str, Any]) -> str:
-    """Return the method for one of ModelOpt's algorithms. Raises UnknownValueError for an unknown
-    algorithm."""
+    """Return the quantization method of a ModelOpt checkpoint. Raises UnknownValueError for an
+    unknown algorithm."""
     if settings.in_versions(f"<{_READS_MODELOPT.removeprefix('>=')}"):
         raise UnknownValueError("this release's use of ModelOpt's config is unknown")
     inner = mapping(config.get(NAME)) or config
@@ -262,7 +264,7 @@ def _of_mixed(settings: Settings, target: Checkpoint) -> str:
 
 
 def _used(settings: Settings, requested: str, made: str | None) -> str | None:
-    """Return the method for a requested method and the checkpoint's; None if they conflict."""
+    """Return the method that the release uses; None if `requested` and `made` conflict."""
     online = any(requested == name and settings.in_versions(since) for name, since in _ONLINE)
     if made is None or requested == made or online:
         return requested
@@ -284,7 +286,7 @@ def _used(settings: Settings, requested: str, made: str | None) -> str | None:
 
 
 def _converted(settings: Settings, requested: str, made: str) -> bool:
-    """True if the requested method may be a different kernel for the checkpoint's weights."""
+    """True if the requested method is an alternative kernel for the checkpoint's weights."""
     if made not in ("awq", "gptq") or requested not in ("marlin", f"{made}_marlin", "moe_wna16"):
         return False
     if requested == "marlin" and made == "gptq" and settings.in_versions("<0.5.20"):
