@@ -46,8 +46,8 @@ class Heartbeat:
         self._last_output = self._clock()
 
     def beat(self) -> bool:
-        """Report progress if it is due. Return True if it was reported. Cheap
-        enough to call in a tight loop."""
+        """Report progress if it is due, and return True if it was reported. Fast enough for a tight
+        loop."""
         now = self._clock()
         if self._is_broken or now - self._last_output < self._every:
             return False
@@ -67,7 +67,7 @@ class Heartbeat:
 def beating(
     report: Callable[[str], None], text: Callable[[float], str], *, every: float = EVERY_SECONDS
 ) -> Iterator[Heartbeat]:
-    """Report progress from a separate thread during the block, as `Heartbeat` does.
+    """Report progress from a thread during the block (see `Heartbeat`).
 
     `report` and `text` are called in that thread.
     """
@@ -88,9 +88,9 @@ def beating(
 
 
 class Growth:
-    """Bytes added to `folders` since this object was created, and the current rate.
+    """Bytes added to `folders` since creation of this object, and their rate.
 
-    Counts only files whose names end with `suffix`, including files deleted later, such as unpacked
+    Counts only files whose names end with `suffix`, including those deleted later, such as unpacked
     downloads.
     """
 

@@ -78,7 +78,7 @@ class HttpReader:
         headers: Mapping[str, str],
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """Create a client for `url` (scheme, host and port).
+        """Create a client for `url` (scheme, host and port) that sends `headers`.
 
         `tls` creates the TLS context for https. The default verifies certificates.
         """
@@ -164,7 +164,7 @@ class HttpReader:
         return new
 
     def _redirected(self, path: str, location: str) -> str:
-        """Return the path of a redirect. Raises HttpError if it leads to another server."""
+        """Return the path that `location` names. Raises HttpError if it is on another server."""
         try:
             there = urlsplit(urljoin(f"{self._url.scheme}://{self._url.netloc}{path}", location))
             same = _server(there) == _server(self._url)

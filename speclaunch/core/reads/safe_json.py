@@ -67,7 +67,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def parse_object(data: bytes, name: str) -> dict[str, Any]:
-    """Parse a JSON object. Raises UnreadableFileError."""
+    """Parse a JSON object, called `name` in errors. Raises UnreadableFileError."""
     found = parse_document(data, name)
     if not isinstance(found, dict):
         raise UnreadableFileError(f"{name} does not contain an object")
@@ -75,7 +75,7 @@ def parse_object(data: bytes, name: str) -> dict[str, Any]:
 
 
 def parse_document(data: bytes, name: str) -> Any:
-    """Parse any JSON document. Raises UnreadableFileError."""
+    """Parse a JSON document, called `name` in errors. Raises UnreadableFileError."""
     if sum(map(data.count, (b",", b"{", b"["))) > _MOST_VALUES:  # 64 MB may use gigabytes
         raise UnreadableFileError(f"{name} has more than {_MOST_VALUES} values")
     try:

@@ -71,7 +71,7 @@ def stamp(found: os.stat_result) -> str:
 
 
 def stamp_in(state: str) -> str:
-    """Return the stamp that a result of `content` contains."""
+    """Return the stamp in a state from `content`."""
     return state.rsplit(" ", 2)[0]
 
 

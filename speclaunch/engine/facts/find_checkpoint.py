@@ -209,7 +209,7 @@ def find_checkpoint(
     - the hub, if online and if the stored facts are missing, incomplete or doubtful;
     - the checkpoint that `name` is assumed to match.
 
-    `revision` names a branch, a tag or a commit.
+    `revision` names a branch, a tag or a commit. `tokenizer`: also read the vocabulary.
     """
     refused = _not_looked_for(name, revision)
     if refused is not None:

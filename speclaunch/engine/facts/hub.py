@@ -248,7 +248,7 @@ class HubClient:
     def _opened(
         self, url: str, headers: Mapping[str, str]
     ) -> Iterator[tuple[Any, Iterator[bytes]]]:
-        """Open a response for streaming, with httpx, httpx2 or (huggingface_hub up to 0.36)
+        """Yield a response and its chunks, from httpx, httpx2 or (huggingface_hub up to 0.36)
         requests."""
         if time.monotonic() > self._deadline:
             raise _late(self._seconds)
@@ -384,8 +384,7 @@ def _files(hub: HubClient) -> list[str]:
 
 
 def fetch_header(hub: HubClient, file: str, file_bytes: int | None) -> dict[str, TensorHeader]:
-    """Return the header of a weight file. `file_bytes`: its size; None if the hub does not report
-    it.
+    """Return the tensor headers in a weight file, by name. `file_bytes`: the file's size, if known.
 
     Raises HubRefusedError, UnreadableFileError, BrokenHeaderError.
     """

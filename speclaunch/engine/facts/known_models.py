@@ -170,8 +170,7 @@ def targets_of(draft: str) -> tuple[str, ...]:
 def partners_of(target: str) -> tuple[str, ...]:
     """Return smaller complete models that can draft for the target, smallest first.
 
-    They share the target's family and vocabulary. Compares vocabulary sizes, and tokenizer digests
-    if both are known.
+    They share the target's family, its vocabulary size and, if known, its tokenizer digest.
     """
     return texts(_table().partners.get(_listed(target)))
 

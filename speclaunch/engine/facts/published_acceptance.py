@@ -61,7 +61,7 @@ class PublishedAcceptance(Struct, frozen=True):
     draft: str | None
     """The draft. None: the target's own MTP layers."""
     algorithm: str
-    """MTP, EAGLE3, EAGLE, DFLASH, DSPARK, as the index names algorithms."""
+    """MTP, EAGLE3, EAGLE, DFLASH or DSPARK, as in the index."""
     benchmark: str
     setting: Setting
     source: PublishedSource
@@ -130,7 +130,7 @@ class AcceptanceReference(Struct, frozen=True):
         return median(self.lengths)
 
     def is_far_below(self, length: float) -> bool:
-        """True if fewer than half as many draft tokens are accepted as on the lowest benchmark.
+        """True if `length` has fewer than half the accepted draft tokens of the lowest benchmark.
 
         Benchmarks predict other traffic poorly. In the published data (557 cases), a benchmark
         falls below half of the lowest other benchmark of the same draft and setting in 0.9% of
@@ -183,7 +183,7 @@ def acceptance_reference(
 
 
 def chain_length(length: float, tokens: int, others: int) -> float:
-    """Convert the acceptance length of a chain with `tokens` draft tokens to one with `others`.
+    """Convert the acceptance length of a chain of `tokens` draft tokens to a chain of `others`.
 
     Both counts include the target's token. Assumes an equal acceptance probability for every draft
     token.
@@ -277,7 +277,7 @@ def start_setting(published: Iterable[PublishedAcceptance]) -> StartSetting:
 
 
 def _shape(setting: Setting) -> Setting:
-    """Return the settings that determine acceptance. A block draft has no steps and no topk."""
+    """Return what determines acceptance: for a chain or a block, only the draft token count."""
     steps, topk, tokens = setting
     return (None, None, tokens) if (topk or 1) == 1 else (steps, topk, tokens)
 
