@@ -71,8 +71,8 @@ _ENTERED = stat.S_IXGRP | stat.S_IXOTH
 def distrust(folder: Path, home: Path | None = None) -> Distrust | None:
     """Return why files in `folder` are not trusted: other users could have written them.
 
-    None if only this user or root can write to the folder, or if it does not exist. `home`: an
-    ancestor of the folder, by default speclaunch's home.
+    None if only this user or root can write to the folder, or if it does not exist. `home`
+    defaults to speclaunch's home.
 
     The home and its contents must belong to this user or root, and no other user may have write
     access. A group may have write access if the group is root's or this user's own (`umask 002`).

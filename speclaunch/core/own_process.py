@@ -1,6 +1,6 @@
 """Runs a module of this installation: `python -P own_process.py MODULE ARGS…`.
 
-`children.own_command` returns this command. The package is loaded from its own directory, without
+`children.own_command` returns this command. The package is loaded from its directory, without
 changing `sys.path`. This works even if a new interpreter would not find the installation.
 """
 
