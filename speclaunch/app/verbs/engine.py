@@ -139,7 +139,7 @@ def show_argument(options: CatalogueShowOptions) -> None:
 
 
 def add_catalogue(options: CatalogueAddOptions) -> None:
-    """Create a catalogue of an engine's server arguments, for releases newer than speclaunch."""
+    """Create the catalogue of an engine that is newer than speclaunch."""
     with tempfile.TemporaryDirectory() as directory:
         if options.what == "installed":
             package = find_runtime(options.python).sglang_path

@@ -39,7 +39,7 @@ _WIDE_COLUMNS = (
 
 
 def show_live(records: Callable[[], Sequence[WatchedEngine]], interval: float) -> None:
-    """Show the engines full-screen until Ctrl-C, updated every `interval` seconds."""
+    """Show the engines full-screen until Ctrl-C."""
     console = out()
     with Live(console=console, screen=True, auto_refresh=False) as live:
         pause = 0.2

@@ -1,7 +1,7 @@
 """The CPU engine: the real SGLang serving without a GPU, with tiny models.
 
 ``install``      installs it once, and builds each model on first use
-``shim/``        replaces a GPU's packages, on PYTHONPATH of the engine's processes
+``shim/``        replaces GPU packages; on the PYTHONPATH of the engine's processes
 ``make_models``  writes a tiny model; run by the engine's interpreter
 
 The engine has its own interpreter and packages. speclaunch runs it as a process and imports none of

@@ -62,7 +62,7 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's public index of CPU builds (https://pytorch.org/get-started/locally/)."""
 
 READ_S = 5
-"""Read timeout of an index in seconds; a query is retried once."""
+"""Timeout in seconds for reading from an index; a query is retried once."""
 
 PROBE_S = 40.0
 """Seconds after which an index without a complete answer counts as unavailable."""
@@ -97,7 +97,7 @@ class TorchSource(Struct, frozen=True):
 
 
 Probe = Callable[[Sequence[str]], Offer]
-"""Function that queries the index in these pip options; without options, pip's own indexes."""
+"""Function that queries the index that pip options name; without options, pip's own indexes."""
 
 
 def probe_options(options: Sequence[str]) -> list[str]:
@@ -122,11 +122,10 @@ def offered(lines: Sequence[str], ended: bool) -> Offer:
 
 
 def choose(probe: Probe, torch_index: str | None) -> TorchSource:
-    """Return the first source with the CPU build, otherwise the GPU build with a notice of its
-    size.
+    """Return a source of the CPU build, otherwise of the GPU build, with a notice of its size.
 
-    Order: the user's index, pip's configured indexes, PyTorch's CPU index. Raises InstallError if
-    no source has torch at all.
+    With ``torch_index``, only that index is queried; otherwise pip's indexes, then PyTorch's CPU
+    index. Raises InstallError if none offers this torch version.
     """
     if torch_index is not None:
         named = ("--index-url", torch_index)
@@ -190,7 +189,7 @@ def _package(line: str) -> str:
 class PipProgress:
     """Reporter of pip's activity, with the size and rate of the downloads in ``scratch``.
 
-    ``scratch`` is pip's TMPDIR: downloads stay there until all of them are installed. With
+    ``scratch`` is pip's TMPDIR: downloads stay there until all are installed. With
     ``single``, only one package is downloaded, so the size that pip announces is the total.
     """
 
@@ -230,7 +229,7 @@ OLDEST_GLIBC = (2, 34)
 
 
 class Installation(Struct, frozen=True):
-    """Run of all installation steps while holding the lock."""
+    """Installation of the engine, run while holding the lock."""
 
     engine: CpuEngine
     report: Report
@@ -240,7 +239,7 @@ class Installation(Struct, frozen=True):
     lock: int
 
     def run(self, force: bool) -> None:
-        """Run all steps, then write the manifest."""
+        """Run all steps, with ``force`` from scratch, then write the manifest."""
         self.engine.manifest.unlink(missing_ok=True)
         if force:
             shutil.rmtree(self.engine.venv, ignore_errors=True)
@@ -338,8 +337,8 @@ class Installation(Struct, frozen=True):
         return True
 
     def install_torch(self, report: ReportDetail) -> bool | None:
-        """Install torch's CPU build from an available source; the next step installs its
-        dependencies. Return None if torch was already installed.
+        """Install torch, preferably its CPU build; the next step installs its dependencies.
+        Return None if torch was already installed.
         """
         if self._is_marked("torch", TORCH):
             return None
@@ -368,7 +367,7 @@ class Installation(Struct, frozen=True):
         return self._pip("packages", pins, ["--no-deps", "--requirement", file], report)
 
     def verify(self, report: ReportDetail) -> dict[str, Any]:
-        """Import the engine through the shim; return the installed versions."""
+        """Import the engine through the shim; return the Python and package versions."""
         ended = run_logged(
             [self.engine.python, "-P", VERIFY_ENGINE],
             log=self.engine.log,
@@ -502,12 +501,11 @@ def install(
 ) -> CpuEngine:
     """Install the CPU engine of a release below ``home`` unless it is installed, and return it.
 
-    Returns at once if it is installed. Otherwise every step is passed to ``report``. With a CPU
-    build of torch, the installation takes about 2 minutes and 1.6 GiB. ``torch_index`` is the
-    package index for torch alone. ``force`` builds the environment again (models remain).
-    ``python`` is the interpreter to build it from, by default the current one. Raises
-    ``InstallError``, also for a release that cannot serve on a CPU, and ``InstallInterruptedError``
-    on Ctrl-C.
+    ``report`` receives every step. With a CPU build of torch, the installation takes about 2
+    minutes and 1.6 GiB. ``torch_index`` is the package index for torch alone. ``force`` builds the
+    environment again (models remain). ``python`` is the interpreter to build it from, by default
+    the current one. Raises ``InstallError``, also for a release that cannot serve on a CPU, and
+    ``InstallInterruptedError`` on Ctrl-C.
     """
     if (why_not := why_not_on_cpu(release)) is not None:
         raise InstallError(why_not, f"choose one of {', '.join(RELEASES)}")

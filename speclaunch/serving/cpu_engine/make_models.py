@@ -1,6 +1,6 @@
 """Write one tiny model for the CPU engine: ``make_models.py NAME DEST``.
 
-Run by the engine's interpreter (torch, safetensors, tokenizers); nothing of speclaunch is imported.
+Runs in the engine's interpreter (torch, safetensors, tokenizers); imports nothing of speclaunch.
 The same name always gives the same bytes, and DEST appears complete or not at all.
 
 ========================  =======================================================================
@@ -57,7 +57,7 @@ HEAD_DIM = HIDDEN // HEADS
 POSITIONS = 2048
 RMS_EPSILON = 1e-5
 CONSTANT = 2.0
-"""Coordinate 0 of all embeddings, whose norm is ``sqrt(HIDDEN)``."""
+"""Value of coordinate 0 in every embedding; the norm of an embedding is ``sqrt(HIDDEN)``."""
 
 
 def successor() -> torch.Tensor:
@@ -107,7 +107,7 @@ def output_layer(embedding: torch.Tensor, following: torch.Tensor) -> torch.Tens
 
 
 def generator(seed: int) -> torch.Generator:
-    """Return a separate noise source for each component of a model."""
+    """Return a noise source; each component of a model has its own seed."""
     return torch.Generator().manual_seed(seed)
 
 
@@ -167,7 +167,7 @@ def common_config(architecture: str, model_type: str, layers: int) -> Config:
 
 
 def llama_model(layers: int, added: float, following: torch.Tensor) -> tuple[Config, Tensors]:
-    """Return a Llama whose layers add ``added`` times a random state to each embedding."""
+    """Return a Llama that predicts ``following``; ``added`` scales the noise of its layers."""
     embedding, noise = embeddings(generator(1)), generator(2)
     tensors = {
         "model.embed_tokens.weight": embedding,
@@ -193,7 +193,7 @@ def cycle_8() -> tuple[Config, Tensors]:
 
 
 def llama() -> tuple[Config, Tensors]:
-    """Return the target with 8 layers."""
+    """Return the target with 8 layers that add noise."""
     return llama_model(layers=8, added=0.4, following=successor())
 
 
@@ -261,7 +261,7 @@ def turning_mlp(prefix: str) -> Tensors:
 
 
 def cycle_draft(error_rate: float) -> tuple[Config, Tensors]:
-    """Return a one-layer ``cycle`` with wrong successors for a share of the vocabulary."""
+    """Return a one-layer ``cycle`` that is wrong on a share ``error_rate`` of the vocabulary."""
     following = successor()
     ordinary = torch.arange(len(SPECIAL), VOCABULARY)
     shuffled = ordinary[torch.randperm(ordinary.numel(), generator=generator(3))]
@@ -272,9 +272,7 @@ def cycle_draft(error_rate: float) -> tuple[Config, Tensors]:
 
 
 def llama_eagle3() -> tuple[Config, Tensors]:
-    """Return the EAGLE3 draft of ``llama``: mean of three hidden states, R in the MLP, 7/8 of the
-    tokens.
-    """
+    """Return the EAGLE3 draft of ``llama``, whose vocabulary has 7/8 of the tokens."""
     embedding, noise = embeddings(generator(1)), generator(4)
     everything = torch.randperm(VOCABULARY - len(SPECIAL), generator=noise) + len(SPECIAL)
     known = everything[: VOCABULARY * 7 // 8].sort().values
@@ -377,7 +375,7 @@ DEFAULT_ERROR_RATE = 0.3
 
 
 def build(name: str, error_rate: float | None) -> tuple[Config, Tensors]:
-    """Return config and weights of the model ``name``. Raises ``ValueError`` if it is unknown."""
+    """Return config and weights of a model. Raises ``ValueError`` for invalid arguments."""
     draft = CYCLE_DRAFT.fullmatch(name)
     if draft is None:
         if name not in MODELS:

@@ -40,7 +40,7 @@ def _mark(engine: CpuEngine) -> Path:
 
 
 def mark_on_demand(engine: CpuEngine) -> None:
-    """Mark an engine as installed on demand and in use now."""
+    """Mark an engine as installed on demand, last used now."""
     with contextlib.suppress(OSError):
         _mark(engine).touch(0o600)
 
@@ -62,7 +62,7 @@ def on_demand_engines(home: Path) -> list[OnDemandEngine]:
 
 
 def _disk_bytes(folder: Path) -> int:
-    """Return the disk usage of a folder, counting each file once."""
+    """Return the disk usage of a folder in bytes, without following links."""
     total = 0
     for directory, _, names in os.walk(folder):
         for name in names:
@@ -73,7 +73,7 @@ def _disk_bytes(folder: Path) -> int:
 
 
 def make_room(home: Path, needed: Collection[str]) -> list[str]:
-    """Remove engines until one more may be installed on demand; return the removed releases.
+    """Remove on-demand engines until another fits; return the removed releases.
 
     `needed`: releases that must remain. Raises InstallError if the limits cannot be met.
     """

@@ -61,12 +61,12 @@ def run_logged(
     """Run ``command`` to its end and return its result. Append its output to ``log`` and pass each
     line to ``on_line``.
 
-    ``on_tick`` is called every second from a separate thread, even while the program is silent;
-    after ``deadline_s`` seconds the program is killed.
+    ``on_tick`` is called every second from a separate thread, even while the program is silent.
+    After ``deadline_s`` seconds, the program is killed.
 
     The child has its own session. If an exception leaves this call, including Ctrl-C, the child and
     all its descendants are stopped first. The child inherits the file descriptors ``keep_open``, so
-    a lock outlives a parent that is killed.
+    a lock outlives a killed parent.
     """
     tail: deque[str] = deque(maxlen=_TAIL)
     with log.open("a", encoding="utf-8", errors="replace") as record:
@@ -144,7 +144,7 @@ def _stop(child: subprocess.Popen[str]) -> None:
 
 
 AGAIN = "run the installation again: it resumes where it stopped"
-"""Common ending of remedies."""
+"""Common ending of remedies for a failed installation."""
 
 
 class StepState(StrEnum):
@@ -233,14 +233,14 @@ def has_model(engine: CpuEngine, name: str) -> bool:
 
 
 def models_fingerprint() -> str:
-    """Return the hash of ``make_models.py``, as the script stores it."""
+    """Return the hash of ``make_models.py``, as stored in each model."""
     return hashlib.sha256(MAKE_MODELS.read_bytes()).hexdigest()
 
 
 def ensure_corpus(engine: CpuEngine, *, keep_open: tuple[int, ...] = ()) -> None:
     """Compile the extension for NGRAM speculation unless it is already compiled.
 
-    Otherwise SGLang compiles it at the first start with NGRAM, which adds 10 seconds.
+    Without this call, SGLang compiles it at the first start with NGRAM, which adds 10 seconds.
     """
     _require_interpreter(engine)
     mark = engine.cache / "ngram-corpus.done"

@@ -69,7 +69,7 @@ class Process(Struct, frozen=True):
 
 
 class VolumeUse(StrEnum):
-    """Use of a directory. Users see the value."""
+    """Uses of directories. Values are shown to users."""
 
     MODELS = "models"
     SPECLAUNCH = "speclaunch"
@@ -84,7 +84,7 @@ class DiskVolume(Struct, frozen=True):
     use: VolumeUse
     path: Path
     device: int
-    """Disk number, equal for directories on one disk."""
+    """Device number of the disk, equal for all directories on that disk."""
     free: int
     total: int
     writable: bool
@@ -104,7 +104,7 @@ class MachineMemory(Struct, frozen=True):
 
 
 class ProcessLimits(Struct, frozen=True):
-    """Limits of a process (`ulimit`); None: unlimited."""
+    """Limits of a process (`ulimit`); None means unlimited."""
 
     files_soft: int | None
     files_hard: int | None
@@ -142,10 +142,10 @@ class LocalModel(Struct, frozen=True):
     """Number of unfinished downloads."""
     unfinished_bytes: int = 0
     weight_files: bool | None = None
-    """True if weight files exist; None if they were not searched."""
+    """True if weight files exist; None if that was not checked."""
     checkpoint: Checkpoint | None = None
     unknown: UnknownFact | None = None
-    """Reason why facts of the checkpoint are missing; None if they are not."""
+    """Reason why the facts of the checkpoint are unknown; None if they are known."""
     readable: bool = True
 
 
@@ -157,7 +157,7 @@ class Port(Struct, frozen=True):
     refused: str | None = None
     """Error if the port cannot be bound; None if it can."""
     holder: int | None = None
-    """ID of the process that listens there; None if it is not visible."""
+    """ID of the process that listens on the port; None if unknown."""
     free: int | None = None
     """A free port nearby, if one was found."""
 
@@ -174,7 +174,7 @@ class Tools(Struct, frozen=True):
 
 
 class RecipeNeeds(Struct, frozen=True):
-    """Requirements of a recipe on the machine. None: unknown, or not set."""
+    """Requirements of a recipe for the machine; None means unknown or not set."""
 
     name: str
     version: str
@@ -187,7 +187,7 @@ class RecipeNeeds(Struct, frozen=True):
     fits: bool = True
     """True if the installed version can serve the recipe."""
     requested: tuple[str, ...] = ()
-    """Versions of `--engine`."""
+    """Versions that `--engine` names."""
     python: str | None = None
     """`engine.python` of the recipe."""
     cpu: bool = False
@@ -256,7 +256,7 @@ SECONDS = 5.0
 
 
 class NoAnswer(UnknownFact, frozen=True):
-    """Unknown fact, because its task did not end in time."""
+    """A fact that is unknown because its task did not end in time."""
 
 
 class PendingAnswer(Generic[T]):
@@ -307,7 +307,7 @@ def unknown(what: str, error: BaseException) -> UnknownFact:
 
 
 class CheckState(StrEnum):
-    """Result of a check, from best to worst."""
+    """Results of a check, from best to worst."""
 
     OK = "ok"
     NOTE = "note"
@@ -324,7 +324,7 @@ _ORDER = tuple(CheckState)
 
 
 class CheckLine(Struct, frozen=True):
-    """Result of a check: state, finding, consequence, remedy."""
+    """Result of a check: state, observation, consequence, remedy."""
 
     check: str
     """Name of the check, one or two words long. Scripts can rely on it."""
@@ -332,7 +332,7 @@ class CheckLine(Struct, frozen=True):
     found: str
     why: str = ""
     fix: str | None = None
-    """Remedy: a shell command or a sentence; None if nothing is to be done."""
+    """Remedy: a shell command or a sentence; None if no action is needed."""
     command: bool = False
     """True if `fix` is a command that can be pasted into a shell unchanged."""
 

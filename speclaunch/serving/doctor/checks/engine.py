@@ -168,8 +168,8 @@ def check_compilers(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
-    """Yield problems with NGRAM, whose C++ code SGLang compiles at the first start (cpp_ngram,
-    0.5.4 and later)."""
+    """Yield lines about the compiler and ninja. SGLang compiles the C++ code of NGRAM at the first
+    start (cpp_ngram, 0.5.4 and later)."""
     why = "SGLang needs it to build the C++ code of NGRAM at the first start"
     if tools.compiler is None:
         fix = "install g++ (Debian, Ubuntu: apt-get install g++)"
@@ -191,7 +191,7 @@ _WATCHED = {
     *_KERNELS, "torch", "torchvision", "torchaudio", "transformers", "flashinfer-python",
     "flashinfer-cubin", "sgl-deep-gemm", "xgrammar", "torch-memory-saver", "apache-tvm-ffi",
 }  # fmt: skip
-"""Packages whose wrong versions cause crashes or wrong output; other mismatches are minor."""
+"""Packages that cause crashes or wrong output in a wrong version; other mismatches are minor."""
 _FLASHINFER_BINARIES = ("flashinfer-cubin", "flashinfer-jit-cache")
 _SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
 _SHOWN = 6
@@ -212,8 +212,8 @@ class _Mismatch(Struct, frozen=True):
 
 
 def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield mismatched packages; nothing without an engine or for the CPU engine, whose packages
-    are all pinned."""
+    """Yield lines about packages; nothing without an engine, or for the CPU engine, whose packages
+    are pinned."""
     runtime, packages = found.runtime, found.packages
     if (found.target is not None and found.target.cpu) or not isinstance(runtime, Runtime):
         return
@@ -239,7 +239,7 @@ def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _below_minimum(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
-    """Yield packages whose version makes the engine refuse to start on a CUDA GPU
+    """Yield a line per package whose version makes the engine refuse to start on a CUDA GPU
     (`assert_pkg_version`).
     """
     target = found.target
@@ -327,7 +327,7 @@ def _mismatches(
 def _install(
     found: MachineFacts, runtime: Runtime, mismatches: list[_Mismatch]
 ) -> tuple[str, bool]:
-    """Return the fix: install a few packages by name, or SGLang again if there are many."""
+    """Return `pip_install` of the mismatched packages, or of SGLang if there are many."""
     if len(mismatches) > _SHOWN:
         return pip_install(found, f"sglang=={runtime.sglang}")
     return pip_install(found, *(mismatch.requirement for mismatch in mismatches))
@@ -376,7 +376,7 @@ def _summary(packages: Packages) -> str:
 
 
 def _pin(packages: Packages, name: str) -> str | None:
-    """Return the specifier in SGLang's first requirement of that name; None if it has none."""
+    """Return SGLang's first version specifier for a package; None if it has none."""
     for requirement in _requirements(packages):
         if canonicalize_name(requirement.name) == name and requirement.specifier:
             return str(requirement.specifier)

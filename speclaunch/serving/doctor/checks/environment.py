@@ -33,7 +33,7 @@ _SLOW = "CUDA_LAUNCH_BLOCKING"
 
 
 def check_variables(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield the variables that are set, and engine variables that this version does not read.
+    """Yield lines about the variables that are set, including those that the engine ignores.
 
     With a recipe, the rules check the engine's own variables (SPL007, SPL008).
     """
@@ -96,7 +96,7 @@ def _engine_variable(name: str, catalogue: Catalogue) -> CheckLine | None:
 
 
 def _catalogue(found: MachineFacts) -> Catalogue:
-    """Return the catalogue of the installed engine, or the newest if no engine is installed."""
+    """Return the catalogue of the installed engine, or the newest if its version is unknown."""
     runtime = found.runtime
     if isinstance(runtime, Runtime) and runtime.sglang:
         try:
@@ -166,7 +166,7 @@ def _names(*names: str) -> list[str]:
 
 
 def check_engines(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield one line per engine, or one line if there is no engine."""
+    """Yield one line per running engine, or one line if none is running."""
     if isinstance(found.processes, UnknownFact):
         yield CheckLine("engines", CheckState.UNKNOWN, f"unknown: {found.processes.why}")
         return

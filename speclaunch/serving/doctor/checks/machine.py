@@ -39,7 +39,7 @@ _SHARED = 1 * _GIB
 
 
 def check_memory(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield lines about memory within a container's limit, processors and /dev/shm."""
+    """Yield lines about memory, processors and /dev/shm, within a container's limits."""
     memory, target = found.memory, found.target
     if isinstance(memory, UnknownFact):
         yield CheckLine("memory", CheckState.UNKNOWN, f"unknown: {memory.why}")
@@ -298,7 +298,7 @@ def _major(version: str) -> int | None:
 
 
 _OWN_SHARE = 0.03
-"""Share of a GPU's memory that the driver may reserve; the GPU still counts as unused."""
+"""Maximum share of memory in use on an unused GPU; the driver reserves some."""
 _SWITCHES = {
     gpu_topic.BALANCE_CHECK: FALSE_TEXTS,
     "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": TRUE_TEXTS,  # 0.5.3 to 0.5.20

@@ -2,8 +2,8 @@
 
 ``srt/layers/attention/intel_amx_backend.py`` reads both kernels from ``torch.ops.sgl_kernel``.
 ``q`` is ``[tokens, heads, d]``, ``key_buffer`` ``[slots, kv_heads, d]``, ``value_buffer`` ``[slots,
-kv_heads, dv]``, ``o`` ``[tokens, heads, dv]`` (written); ``req_to_token[row]`` lists the slots of a
-request, ``req_pool_indices`` ``[bs]`` names its row, ``seq_lens`` int64 ``[bs]`` counts the
+kv_heads, dv]``, ``o`` ``[tokens, heads, dv]`` (written). ``req_to_token[row]`` lists the slots of a
+request. ``req_pool_indices`` ``[bs]`` selects the rows. ``seq_lens`` int64 ``[bs]`` counts the
 positions to attend to. Sums are computed in float32 for every cache dtype.
 
 Not supported, and rejected: cross attention, attention sinks, quantized caches, MLA's shared
@@ -18,7 +18,7 @@ import torch
 
 
 def with_optional_scales(kernel: Callable[..., None]) -> Callable[..., None]:
-    """Return the kernel for calls with or without ``k_scale`` and ``v_scale``.
+    """Return ``kernel``, wrapped for calls with or without ``k_scale`` and ``v_scale``.
 
     0.5.20 and later pass them as floats. Earlier calls omit them, so a tensor is at their position.
     """
@@ -128,7 +128,7 @@ def decode_attention_cpu(
 ) -> None:
     """Store the new ``k`` and ``v`` at the slots ``loc``, then attend from one query per request.
 
-    ``k`` and ``v`` may be absent (already stored). A request of length 0, as in an idle batch,
+    ``k`` and ``v`` are None if already stored. A request of length 0, as in an idle batch,
     yields zeros.
     """
     _refuse(key_buffer, value_buffer, k_scale, v_scale, is_cross_attn, encoder_lens, sinks)
@@ -165,7 +165,7 @@ def _attend(
 ) -> torch.Tensor:
     """Return the attention of ``q`` ``[b, lq, heads, d]`` to ``k``, ``v`` ``[b, lk, kv_heads, d]``.
 
-    ``visible`` ``[b, lq, lk]``; each KV head serves ``heads / kv_heads`` consecutive query heads.
+    ``visible`` is ``[b, lq, lk]``. A KV head serves ``heads / kv_heads`` consecutive query heads.
     """
     batch, length, heads, dim = q.shape
     kv_heads = k.shape[2]

@@ -1,4 +1,4 @@
-"""The request-to-token table and the KV rows it points at.
+"""The request-to-token table and the KV rows that it points to.
 
 ``req_to_token`` is ``[requests, pool_len]`` int32: the KV slot of every position of a request.
 ``req_pool_indices`` ``[bs]`` selects the batch's rows; ``start_offset`` and ``end_offset`` ``[bs]``
@@ -54,10 +54,9 @@ def assign_draft_cache_locs_contiguous_cpu(
     topk: int,
     num_steps: int,
 ) -> None:
-    """Read the ``topk * num_steps`` slots that follow each request's ``seq_lens`` positions.
+    """Copy to ``out_cache_loc`` the ``topk * num_steps`` slots after each request's ``seq_lens``.
 
-    Called by ``kernels/ops/speculative/cache_locs.py`` with ``out_cache_loc`` of
-    ``bs * topk * num_steps`` slots.
+    Called by ``kernels/ops/speculative/cache_locs.py``.
     """
     assign_extend_cache_locs_cpu(
         req_pool_indices,
@@ -75,10 +74,10 @@ def copy_all_layer_kv_cache_cpu(
     tgt_loc: torch.Tensor,
     src_loc: torch.Tensor,
 ) -> None:
-    """Copy the rows ``src_loc`` onto the rows ``tgt_loc`` in the K and V buffer of every layer.
+    """Copy the rows ``src_loc`` onto the rows ``tgt_loc`` in the K and V buffers of every layer.
 
-    ``data_ptrs`` uint64 ``[buffers]`` are their addresses, ``strides`` ``[buffers]`` the bytes of a
-    row. All rows are read before any row is written, so the two lists may overlap. Called by
+    ``data_ptrs`` uint64 ``[buffers]`` contains the buffers' addresses, ``strides`` ``[buffers]``
+    the bytes of a row. All rows are read before any is written, so the lists may overlap. Called by
     ``kernels/ops/kvcache/cache_move.py`` when accepted tree branches are made contiguous.
     """
     targets, sources = tgt_loc.tolist(), src_loc.tolist()
@@ -101,10 +100,10 @@ def _first(tensor: torch.Tensor, count: int, name: str) -> torch.Tensor:
 def ragged_columns(
     rows: torch.Tensor, start: torch.Tensor, end: torch.Tensor, width: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ``(row, column)`` of every cell of ``rows[i], start[i]:end[i]``, in order.
+    """Return the rows and the columns of the cells ``rows[i], start[i]:end[i]``, in order.
 
-    ``rows``, ``start``, ``end`` are ``[n]``; the results ``[sum(end - start)]``, int64. ``width``
-    is the number of columns; a range beyond them raises ``ValueError``.
+    ``rows``, ``start``, ``end`` are ``[n]``; both results are int64 ``[sum(end - start)]``. A range
+    beyond ``width`` columns raises ``ValueError``.
     """
     start, end = start.to(torch.int64), end.to(torch.int64)
     lengths = end - start

@@ -29,7 +29,7 @@ def fill_accept_out_cache_loc_cpu(
 ) -> None:
     """Pack the slots of the accepted draft tokens to the front of ``accept_out_cache_loc``.
 
-    ``accept_index`` contains indices into ``out_cache_loc``, or -1 if no token was accepted. Called
+    ``accept_index`` contains indices into ``out_cache_loc``; entries of -1 are skipped. Called
     by ``kernels/ops/speculative/eagle.py``.
     """
     accepted = accept_index.reshape(-1)
@@ -50,7 +50,7 @@ def rotate_input_ids_cpu(
     """Shift each request's ids left by one and put its newly drafted token at the end.
 
     Request ``i`` has ``extend_seq_lens[i]`` ids from ``extend_start_loc[i]`` on; a request without
-    ids is unchanged. With ``select_index`` the new token is written there instead of at the end.
+    ids is unchanged. With ``select_index``, the new token is put at that index instead.
     Called by ``kernels/ops/speculative/multi_layer_eagle.py``.
     """
     drafted = topk_index.reshape(-1).to(input_ids.dtype)

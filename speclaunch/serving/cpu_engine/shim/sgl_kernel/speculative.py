@@ -19,7 +19,7 @@ def reconstruct_indices_from_tree_mask(
 
     ``tree_mask`` ``[bs * n * n]``: element ``i, j`` is true when node ``j`` is an ancestor of node
     ``i``; ancestors have smaller indices, and the largest is the parent. ``verified_seq_len``
-    ``[bs]``. Written: ``positions``, ``retrive_*``, int64 with ``bs * n`` elements each. Called by
+    is ``[bs]``. Writes ``positions`` and ``retrive_*``, int64, ``bs * n`` elements each. Called by
     ``kernels/ops/speculative/reconstruct_tree.py``, whose docstring is the contract.
     """
     batch, n = int(batch_size), int(draft_token_num)

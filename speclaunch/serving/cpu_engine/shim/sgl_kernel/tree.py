@@ -27,7 +27,7 @@ def build_tree_kernel_efficient_cpu(
     draft_token_num: int,
     tree_mask_mode: int,
 ) -> None:
-    """Derive mask, positions and links of the tree from the draft's choices.
+    """Derive mask, positions and links of each tree from the draft's choices.
 
     Read: ``parent_list`` int64 ``[bs, p]`` (``p`` is 0 for one draft step), the draft index of the
     parent of each group of ``topk`` candidates; ``selected_index`` int64 ``[bs, n - 1]``, the
@@ -92,8 +92,8 @@ def verify_tree_greedy_cpu(
 ) -> None:
     """Follow each tree from its root while a child matches the target's prediction.
 
-    Read: ``candidates`` ``[bs, n]`` the tokens of the nodes, ``retrive_*`` int64 ``[bs, n]`` as
-    built above, ``target_predict`` ``[bs * n]`` the target's choice after each node. Written:
+    Read: ``candidates`` ``[bs, n]`` the tokens of the nodes, ``retrive_*`` int64 ``[bs, n]`` the
+    links, ``target_predict`` ``[bs * n]`` the target's choice after each node. Written:
     ``accept_index`` ``[bs, s]`` the indices of the accepted nodes, root first, the rest unchanged
     (-1); ``accept_token_num`` ``[bs]`` their count without the root; ``predicts`` ``[bs * n]`` the
     target's choice at each accepted node. The spelling ``retrive`` follows the call in
@@ -128,7 +128,7 @@ def child_and_sibling(parent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
 
     ``parent[b, i]`` is the index of node ``i``'s parent, less than ``i``, or -1 for a root. Both
     results are ``[bs, n]`` int64. Of several candidates, the smallest index is returned, because
-    verification tries branches in this order.
+    verification tries branches in index order.
     """
     n = parent.shape[1]
     index = torch.arange(n)

@@ -2,8 +2,8 @@
 
 ``import_hook``     runs the others around the first import of the modules that they patch
 ``torchvision_ops`` declares two operators that are compiled only in the CUDA build
-``triton_stub``     SGLang's own substitute for a missing ``triton``
-``cuda_sync``       ``torch.cuda.synchronize`` as a no-op, for models that always call it
+``triton_stub``     installs SGLang's substitute for a missing ``triton``
+``cuda_sync``       makes ``torch.cuda.synchronize`` a no-op, for models that always call it
 ``platform_facts``  keeps the attention backend that can verify a draft on a CPU
 ``nixl_memory``     lets NIXL register a KV cache in host memory
 ``verify_lengths`` corrects the lengths of a verification up to 0.5.18

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def install() -> None:
-    """Replace the function, unless the machine has a CUDA device."""
+    """Replace ``synchronize``, unless the machine has a CUDA device."""
     import torch
 
     if not torch.cuda.is_available():

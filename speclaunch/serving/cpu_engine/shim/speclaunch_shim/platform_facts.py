@@ -3,7 +3,7 @@
 
 Without the fact ``has_amx``, ``_attention_backend_platform_fallbacks`` in
 ``srt/arg_groups/overrides.py`` resolves to ``torch_native``, which has no TARGET_VERIFY mode. The
-two kernels of that backend are in the stand-in ``sgl_kernel``. Layers don't read this fact: they
+two kernels of ``intel_amx`` are in the stand-in ``sgl_kernel``. Layers don't read this fact: they
 call ``cpu_has_amx_support()``, which remains false, and use their plain torch path. Up to 0.5.18
 ``overrides.py`` calls that function too, so it is replaced in that module only.
 """
@@ -14,7 +14,7 @@ OVERRIDES = "sglang.srt.arg_groups.overrides"
 
 
 def install() -> None:
-    """Set ``has_amx`` for the entire process, with SGLang's own function if there is one."""
+    """Set ``has_amx`` for the entire process, if this SGLang can override it."""
     from sglang.srt import runtime_context
 
     if hasattr(runtime_context, "override_platform"):
@@ -22,7 +22,7 @@ def install() -> None:
 
 
 def patch_overrides() -> None:
-    """Make ``cpu_has_amx_support`` true in the module ``OVERRIDES`` of 0.5.18 and older."""
+    """Make ``cpu_has_amx_support`` return True in the module ``OVERRIDES`` of 0.5.18 and older."""
     module = sys.modules[OVERRIDES]
     if hasattr(module, "cpu_has_amx_support"):
         module.cpu_has_amx_support = lambda: True

@@ -1,8 +1,8 @@
 """Verify drafts with the lengths that SGLang computed; 0.5.16 to 0.5.18 ignore them.
 
 ``forward_extend`` of ``srt/layers/attention/intel_amx_backend.py`` replaces them with the lengths
-without the draft tokens, so the target does not see the last tokens of its context. 0.5.19 removes
-the line. On other passes both lengths are equal.
+without the draft tokens, so the target does not see the last tokens of its context. 0.5.19 fixes
+this bug. On other passes both lengths are equal.
 """
 
 import inspect
@@ -14,7 +14,7 @@ _LINE = "        seq_lens = forward_batch.seq_lens\n"
 
 
 def install() -> None:
-    """Patch the imported module ``BACKEND`` if it has the line."""
+    """Patch the imported module ``BACKEND`` if it has the bug."""
     backend = sys.modules[BACKEND].IntelAMXAttnBackend
     extend = backend.forward_extend
     if _LINE not in inspect.getsource(extend):
