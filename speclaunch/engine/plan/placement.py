@@ -16,31 +16,31 @@ _MOST_RANKS = 1 << 16
 
 
 class Ranks(Struct, frozen=True):
-    """Number of parts that each kind of weight, and the KV cache, is divided into."""
+    """Numbers of parts into which the weights, by kind, and the KV cache are divided."""
 
     tensor: int = 1
-    """Parts of MLPs and experts, one per tensor-parallel rank."""
+    """Number of parts of MLPs and experts, one per tensor-parallel rank."""
     attention: int = 1
-    """Parts of the attention heads and the KV cache, among the ranks that share a batch."""
+    """Number of parts of the attention heads and the KV cache, one per rank that shares a batch."""
     stages: int = 1
     """Number of pipeline stages."""
     experts: int = 1
     """Number of rank groups that hold different experts."""
     dense: int = 1
-    """Parts of the MLPs of dense layers (`moe_dense_tp_size`)."""
+    """Number of parts of dense layers' MLPs (`moe_dense_tp_size`)."""
     head: int = 1
-    """Parts of the output layer."""
+    """Number of parts of the output layer."""
     embedding: int = 1
-    """Parts of the input layer."""
+    """Number of parts of the input layer."""
     shared_expert: int = 1
     redundant_experts: int = 0
-    """Additional copies of experts, which balance the load."""
+    """Number of additional expert copies, which balance the load."""
 
     def stage_layers(self, layers: int, partition: str | None = None) -> tuple[range, ...]:
-        """Return the layers of each pipeline stage: `get_pp_indices` (0.5.23
+        """Return the layer indices of each pipeline stage, as `get_pp_indices` does (0.5.23
         distributed/utils.py:110). Raises UnknownValueError.
 
-        If layers do not divide evenly, the last stages get one more.
+        If layers do not divide evenly, each of the last stages gets one more.
         """
         if partition is not None and self.stages > 1:
             return _partitioned(layers, self.stages, partition)
@@ -54,7 +54,7 @@ class Ranks(Struct, frozen=True):
 
 
 def ranks_of(plan: Plan) -> Ranks:
-    """Return the ranks of a plan, the same for target and draft. Raises UnknownValueError."""
+    """Return the ranks of a plan, which target and draft share. Raises UnknownValueError."""
     tensor = _count(plan, "tp_size")
     if _count(plan, "dcp_size") > 1:
         raise UnknownValueError("sizes with decode context parallelism are not modeled")
@@ -90,7 +90,7 @@ def _count(plan: Plan, name: str, default: int = 1, least: int = 1) -> int:
 
 
 def _partitioned(layers: int, stages: int, partition: str) -> tuple[range, ...]:
-    """Return the layers of each stage as `SGLANG_PP_LAYER_PARTITION` sets them."""
+    """Return the layer indices of each stage, as `SGLANG_PP_LAYER_PARTITION` sets them."""
     try:
         counts = [int(count) for count in partition.split(",")]
     except ValueError:
@@ -111,13 +111,14 @@ _MOST_LOCAL_RANKS = 1 << 12
 
 
 def local_gpus(plan: Plan) -> tuple[int, ...]:
-    """Return the GPU index of each rank on one machine, replica by replica.
+    """Return the GPU index of each rank on one machine, replica by replica. Raises
+    UnknownValueError.
 
-    All releases agree, except the first release with `pp_size` (`_launch_subprocesses` of 0.4.6
-    entrypoints/engine.py:585, `_launch_scheduler_processes` of 0.5.23 entrypoints/engine.py:935;
-    replicas: `launch_dp_schedulers`, 0.4.6 managers/data_parallel_controller.py:133, 0.5.23
-    managers/data_parallel_controller.py:445). Each stage begins `tp_size` GPUs later, regardless of
-    `gpu_id_step`. Raises UnknownValueError.
+    Each stage begins `tp_size` GPUs after the previous one, regardless of `gpu_id_step`. All
+    releases agree, except the first with `pp_size`: `_launch_subprocesses` (0.4.6
+    entrypoints/engine.py:585), `_launch_scheduler_processes` (0.5.23 entrypoints/engine.py:935).
+    Replicas: `launch_dp_schedulers` (managers/data_parallel_controller.py, 0.4.6 :133, 0.5.23
+    :445).
     """
     if plan.request.origin is RequestOrigin.SLIME:
         raise UnknownValueError("slime places the ranks of its engines itself")
@@ -144,7 +145,7 @@ def local_gpus(plan: Plan) -> tuple[int, ...]:
 
 
 def gpus_needed(plan: Plan) -> int:
-    """Return the number of GPUs that each machine needs: one more than the highest index of a rank.
+    """Return the number of GPUs that each machine needs: the highest GPU index plus one.
 
     Raises UnknownValueError.
     """
@@ -152,7 +153,7 @@ def gpus_needed(plan: Plan) -> int:
 
 
 def beyond_the_gpus(plan: Plan) -> str | None:
-    """Return why ranks lack a GPU, with numbers; None if each rank has one or this is unknown.
+    """Return why some ranks have no GPU, with numbers; None if all have one or if this is unknown.
 
     Only checks machines whose number of GPUs is explicit (`h200:8`) or was probed.
     """
@@ -185,7 +186,8 @@ def _beyond(plan: Plan) -> Iterator[str]:
 def visible_gpus(plan: Plan) -> int | None:
     """Return the number of GPUs in the deployment's `CUDA_VISIBLE_DEVICES`.
 
-    None if it is unset, or if probed hardware already accounts for it. Raises UnknownValueError.
+    None if it is unset or not a plain list, or if probed hardware already accounts for it. Raises
+    UnknownValueError.
     """
     hardware = plan.facts.hardware
     devices = plan.env("CUDA_VISIBLE_DEVICES")

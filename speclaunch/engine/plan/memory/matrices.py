@@ -1,10 +1,10 @@
-"""The weights of a model as matrices, and the numbers of its config that determine sizes.
+"""A model's weights as matrices, and the config values that determine their sizes.
 
-A model family contains the traits that configs omit. They are from the model in srt/models (0.5.23)
+A model family holds the traits that configs omit. They come from the model in srt/models (0.5.23)
 and from the config class in transformers.
 
-A missing value, or one of an implausible type or size, raises UnknownValueError with the key's
-name. Sizes are never guessed, and no config causes a crash.
+A missing or implausible value raises UnknownValueError, which names the key. Sizes are never
+guessed, and no config causes a crash.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from speclaunch.engine.plan.plan import UnknownValueError
 from speclaunch.engine.plan.topics.target import halved
 
 MOST_LAYERS = 4096
-"""Maximum number of layers in a model, to limit the work for an implausible config."""
+"""Maximum number of layers in a model. Limits the work for implausible configs."""
 ROUTED_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 """Config keys that state the number of routed experts."""
 ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
@@ -32,16 +32,16 @@ _SWITCHED = ("DeepseekVL2ForCausalLM", "DeepseekOCRForCausalLM")
 
 
 class ModelConfig(Struct, frozen=True):
-    """The flat config of a checkpoint, or a nested part of it (`vision_config`)."""
+    """A checkpoint's flattened config, or a nested part of the config such as `vision_config`."""
 
     name: str
-    """Name of the checkpoint, for messages."""
+    """Name of the checkpoint or of the config part, for error messages."""
     values: Mapping[str, Any]
     architecture: str = ""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> ModelConfig:
-        """Return the config, overridden by the checkpoint's facts, which may come from the user."""
+        """Return a checkpoint's config, overridden by its facts, which the user may have set."""
         declared = {
             "hidden_size": checkpoint.field_or_none("hidden_size"),
             "vocab_size": checkpoint.field_or_none("vocab_size"),
@@ -59,8 +59,8 @@ class ModelConfig(Struct, frozen=True):
         return cls(checkpoint.name, merged(checkpoint.config, known), checkpoint.architecture or "")
 
     def optional(self, *keys: str, least: int = 1) -> int | None:
-        """Return the value of the first key that is set, or None. Raises UnknownValueError if the
-        value is not a count of at least `least`."""
+        """Return the value of the first set key; None if none is set. Raises UnknownValueError if
+        the value is not an integer of at least `least`."""
         for key in keys:
             value = self.values.get(key)
             if value is None:
@@ -72,7 +72,8 @@ class ModelConfig(Struct, frozen=True):
         return None
 
     def count(self, *keys: str, default: int | None = None, least: int = 1) -> int:
-        """Return the value of the first set key, else `default`. Raises UnknownValueError."""
+        """Return the value of the first set key, else `default`. Raises UnknownValueError if the
+        value is invalid or there is none."""
         found = self.optional(*keys, least=least)
         if found is not None:
             return found
@@ -81,8 +82,8 @@ class ModelConfig(Struct, frozen=True):
         return default
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """Return the boolean value of a key, or `default` if it is missing. Raises
-        UnknownValueError."""
+        """Return a key's boolean value, or `default` if it is missing. Raises UnknownValueError for
+        other types."""
         value = self.values.get(key)
         if value is None:
             return default
@@ -95,15 +96,15 @@ class ModelConfig(Struct, frozen=True):
         return text(self.values.get(key))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return the strings in the list of a key; empty if the value is not a list."""
+        """Return the strings in a key's list; empty if its value is not a list."""
         return texts(self.values.get(key))
 
     def counts(self, key: str) -> tuple[int, ...]:
-        """Return the integers in the list of a key; empty if any element is not an integer."""
+        """Return the integers in a key's list; empty if any element is not an integer."""
         return sizes(self.values.get(key))
 
     def part(self, key: str) -> ModelConfig | None:
-        """Return the nested object of a key; None if it is missing or empty."""
+        """Return the object under a key; None if it is missing or empty."""
         inner = mapping(self.values.get(key))
         return ModelConfig(f"`{key}` of {self.name}", inner, self.architecture) if inner else None
 
@@ -144,9 +145,8 @@ class ModelConfig(Struct, frozen=True):
     def latent_rank(self) -> int | None:
         """`kv_lora_rank`; None unless attention is latent (MLA).
 
-        DeepSeek-VL2 and DeepSeek-OCR switch MLA with `use_mla`, and run plain attention without it
-        (0.5.23 models/deepseek_vl2.py:216 and deepseek_ocr.py:1490, 0.4.6
-        models/deepseek_vl2.py:193).
+        DeepSeek-VL2 and DeepSeek-OCR run plain attention if `use_mla` is false (0.5.23
+        models/deepseek_vl2.py:216 and deepseek_ocr.py:1490, 0.4.6 models/deepseek_vl2.py:193).
         """
         if self.architecture in _SWITCHED and not self.flag("use_mla", default=True):
             return None
@@ -163,10 +163,9 @@ class ModelConfig(Struct, frozen=True):
 
 
 def serving_dtype(checkpoint: Checkpoint, dtype: object) -> str:
-    """Return float16, bfloat16 or float32, from `dtype` and the checkpoint. Raises
-    UnknownValueError.
+    """Return the dtype in which a checkpoint is served. Raises UnknownValueError.
 
-    With auto, float32 checkpoints are served in float16, and Gemma's in bfloat16
+    If `dtype` is auto, float32 checkpoints are served in float16, but Gemma's in bfloat16
     (`_get_and_verify_dtype`, 0.5.23 configs/model_config.py:2284).
     """
     resolved = str(dtype or "auto").lower()
@@ -184,7 +183,7 @@ def serving_dtype(checkpoint: Checkpoint, dtype: object) -> str:
 
 
 class QkNorm(Enum):
-    """Kind of norms for queries and keys."""
+    """Kind of query and key norms."""
 
     NONE = auto()
     HEAD = auto()
@@ -214,7 +213,7 @@ class ModelFamily(Struct, frozen=True):
     expert_bias: bool = False
     shared_gate: bool = False
     gated_output: bool = False
-    """True if queries also have a gate."""
+    """True if a gate scales the attention output. The query matrix contains the gate's rows."""
     sinks: bool = False
     """True if each head has an attention sink (one number)."""
     mtp_copies: bool = False
@@ -307,7 +306,8 @@ class Shard(Enum):
     DENSE = auto()
     """MLPs of the dense layers in a mixture of experts."""
     EXPERT = auto()
-    """Experts: each group of ranks holds different complete experts, divided within the group."""
+    """Experts. Each group of ranks holds different experts, and divides each of them within the
+    group."""
     SHARED_EXPERT = auto()
     EMBEDDING = auto()
     HEAD = auto()
@@ -333,11 +333,11 @@ class WeightRole(Enum):
 class Matrix(Struct, frozen=True):
     """A set of `copies` weights, each with `rows` outputs and `columns` inputs.
 
-    - `name`: the module's name in the checkpoint (of the first copy); it decides whether the weight
-      is quantized.
+    - `name`: the module name of the first copy in the checkpoint; it decides whether the weights
+      are quantized.
     - `linear`: False for weights that no method quantizes: norms, biases, embeddings.
-    - `most`: the maximum number of parts to divide it into (KV heads).
-    - `bytes`: the element size, if the weight has a separate dtype.
+    - `most`: the maximum number of parts, such as the number of KV heads.
+    - `bytes`: the element size, if it does not follow from the model's dtype.
     """
 
     name: str
@@ -358,11 +358,11 @@ class Matrix(Struct, frozen=True):
         return self.rows * self.columns * self.copies
 
     def in_layer(self, index: int) -> Matrix:
-        """Return this matrix with a layer index."""
+        """Return a copy of this matrix for layer `index`."""
         return replace(self, layer=index)
 
     def parts(self, ranks: Ranks) -> float:
-        """Return the number of parts that the matrix is divided into."""
+        """Return the number of parts; a fraction if there are redundant experts."""
         found: float = {
             Shard.TENSOR: ranks.tensor,
             Shard.ATTENTION: ranks.attention,
@@ -393,7 +393,7 @@ FLOAT32 = 4
 def attention(
     config: ModelConfig, family: ModelFamily, name: str, *, windowed: bool = False, inputs: int = 0
 ) -> Iterator[Matrix]:
-    """Yield the query, key, value and output matrices of attention with separate heads.
+    """Yield the matrices, biases, norms and sinks of plain attention (not MLA).
 
     `inputs`: size of the input if it is larger than the hidden state (EAGLE-3).
     """
@@ -428,8 +428,8 @@ def attention(
 def latent_attention(
     config: ModelConfig, name: str, *, inputs: int = 0, indexed: bool = True
 ) -> Iterator[Matrix]:
-    """Yield the matrices of multi-head latent attention, with the sparse-attention indexer if
-    any."""
+    """Yield the matrices of multi-head latent attention and, if `indexed`, of its sparse-attention
+    indexer."""
     hidden, heads = config.hidden, config.heads
     inputs = inputs or hidden
     nope, rope = config.count("qk_nope_head_dim"), config.count("qk_rope_head_dim", least=0)

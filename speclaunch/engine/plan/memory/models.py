@@ -31,7 +31,7 @@ _PADDED_VOCABULARY = 64
 """Multiple to which the rows of a vocabulary are padded (vocab_parallel_embedding.py)."""
 
 _UNSAID_MTP = ("Qwen3NextForCausalLM",)
-"""Models published with a multi-token-prediction layer that their config does not mention."""
+"""Architectures published with a multi-token-prediction layer that their configs do not mention."""
 
 
 def language_model(config: ModelConfig) -> Iterator[Matrix]:
@@ -72,13 +72,13 @@ def embedding(config: ModelConfig) -> Matrix:
 
 
 def head(config: ModelConfig, rows: int | None = None) -> Matrix:
-    """Return the output layer. `rows`: the size of a reduced vocabulary."""
+    """Return the matrix of the output layer. `rows`: the size of a reduced vocabulary, if any."""
     size = config.count("vocab_size") if rows is None else rows
     return Matrix("lm_head", size, config.hidden, Shard.HEAD, WeightRole.HEAD)
 
 
 def is_tied(config: ModelConfig, family: ModelFamily) -> bool:
-    """True if embedding and head are shared."""
+    """True if the embedding also serves as the head."""
     return config.flag("tie_word_embeddings", family.tied)
 
 
@@ -114,7 +114,7 @@ def is_mixture(config: ModelConfig) -> bool:
 
 
 def has_experts(config: ModelConfig, index: int) -> bool:
-    """True if this layer has experts. Raises UnknownValueError."""
+    """True if layer `index` has experts. Raises UnknownValueError."""
     if not is_mixture(config):
         return False
     pattern = config.counts("moe_layer_freq")
@@ -134,7 +134,7 @@ def has_experts(config: ModelConfig, index: int) -> bool:
 
 
 def _windows(config: ModelConfig) -> frozenset[int]:
-    """Return the sliding-window layers if their heads differ from those of other layers."""
+    """Return the indices of sliding-window layers whose head counts differ from other layers'."""
     if config.optional("swa_num_key_value_heads", "swa_num_attention_heads") is None:
         return frozenset()
     return frozenset(sliding_layers(config, config.layers))
@@ -151,13 +151,13 @@ def padded(rows: int) -> int:
 
 
 def as_mtp(found: Iterator[Matrix] | list[Matrix]) -> Iterator[Matrix]:
-    """Yield the same matrices as part of a multi-token-prediction layer."""
+    """Yield copies of the matrices with the role `MTP`."""
     for matrix in found:
         yield replace(matrix, role=WeightRole.MTP)
 
 
 def mtp_layers(config: ModelConfig) -> Iterator[Matrix]:
-    """Yield the matrices of a checkpoint's multi-token-prediction layers, with its copies of
+    """Yield the matrices of a checkpoint's multi-token-prediction layers, including copies of
     embedding and head.
 
     Raises UnknownValueError.
@@ -277,8 +277,8 @@ def is_draft_model(architecture: str) -> bool:
 
 
 def draft_model(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
-    """Yield the matrices of the draft that the engine builds, including embedding and head, which
-    are shared later.
+    """Yield the matrices of a draft as the engine builds it, before it shares the target's
+    embedding and head.
 
     Raises UnknownValueError.
     """

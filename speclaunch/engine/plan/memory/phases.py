@@ -1,5 +1,5 @@
-"""Simulates the engine's start phase by phase: which values of `mem_fraction_static` work, and
-which message the engine prints when memory runs out.
+"""Simulates the engine's start phase by phase, to predict which values of `mem_fraction_static`
+work and which message an out-of-memory failure prints.
 
 `topics/gpu.py` decides whether the draft is loaded before or after the pool.
 """
@@ -20,8 +20,8 @@ from speclaunch.engine.plan.plan import Plan
 from speclaunch.engine.plan.topics.attention import NEEDS_A_STATE
 
 _TORCH = "torch.OutOfMemoryError: CUDA out of memory."
-"""Beginning of PyTorch's message (2.5 and later, as all known releases require), before its
-sizes."""
+"""Start of PyTorch's out-of-memory message, up to the sizes. All known releases require PyTorch 2.5
+or later, which prints it."""
 _HOST = "DefaultCPUAllocator: can't allocate memory"
 
 
@@ -31,7 +31,7 @@ def allocation_message(plan: Plan) -> str:
 
 
 def _no_tokens(plan: Plan, fraction: float) -> str:
-    """Return the engine's message for a KV cache of less than a page. See 0.5.23
+    """Return the engine's message for a KV cache smaller than one page. See 0.5.23
     pool_configurator.py:96, 0.5.10 model_runner_kv_cache_mixin.py:57, 0.5.3 model_runner.py:1660,
     0.4.6 model_runner.py:899."""
     text = "Not enough memory. Please try to increase --mem-fraction-static."
@@ -68,8 +68,8 @@ def _no_states(slots: int, rest: float, each: int) -> str:
 
 
 def _too_few_states(slots: int, ratio: int, requests: int) -> str:
-    """Return the engine's message for states that suffice for less than one request (0.5.13 and
-    later; 0.5.23 kv_cache_configurator.py:3154)."""
+    """Return the engine's message for too few states to serve one request (0.5.13 and later; 0.5.23
+    kv_cache_configurator.py:3154)."""
     return (
         "Hybrid (mamba/linear-attention) state cache is too small to serve any requests. "
         f"max_mamba_cache_size={slots}, mamba_ratio={ratio}, resulting max_num_reqs={requests}. "
@@ -110,24 +110,24 @@ EXPECTED = 0.75
 """Share of the engine's own reserve that graphs and activations are expected to use."""
 
 WARM_UP_TOKENS = (3, 30)
-"""Tokens of the engine's warm-up prompt: the minimum, and the number if every character is a token
-("The capital city of France is", 0.5.23 entrypoints/http_server.py:2455)."""
+"""Minimum and maximum token count of the engine's warm-up prompt, "The capital city of France is".
+The maximum assumes one token per character (0.5.23 entrypoints/http_server.py:2455)."""
 _NO_INPUT = 6
-"""Tokens of the pool that no prompt can use (0.5.23 managers/tp_worker.py:568, 0.4.6
+"""Number of pool tokens that no prompt can use (0.5.23 managers/tp_worker.py:568, 0.4.6
 tp_worker.py:144)."""
 
 INDEX_BYTES = 80
-"""Bytes of host memory per pool token while a CPU engine serves. 48 bytes are inputs of the eager
-runner, which is sized for all tokens (0.5.15 to 0.5.23 model_executor/runner/eager_runner.py:
-`prefill_ceiling`). 16 bytes are the list of free slots and its copy
-(mem_cache/allocator/token.py:59). Page tables take the remaining bytes. Measured: 73 bytes, EAGLE3
-with 3,966,095 tokens."""
+"""Bytes of host memory that a serving CPU engine uses per pool token, in addition to the KV cache.
+Inputs of the eager runner, which is sized for all tokens, take 48 bytes (0.5.15 to 0.5.23
+model_executor/runner/eager_runner.py: `prefill_ceiling`). The list of free slots and its copy take
+16 bytes (mem_cache/allocator/token.py:59). Page tables take the remaining bytes. Measured: 73
+bytes, with EAGLE3 and 3,966,095 tokens."""
 
 HOST_LOSS = 256 * MIB
-"""Bytes of host memory that a CPU engine may lose while it loads weights, in addition to the
-weights. They reduce the pool's budget, which is the memory available after loading, minus a share
-of the memory available before (0.5.23 kv_cache_configurator.py:3007). Engines lost up to 80 MiB on
-a quiet host, and more on a busy host."""
+"""Bytes of host memory, in addition to the weights, that may become unavailable while a CPU engine
+loads weights. This loss reduces the pool's budget: the memory available after loading, minus a
+share of the memory available before (0.5.23 kv_cache_configurator.py:3007). Measured: up to 80 MiB
+on a quiet host, and more on a busy host."""
 
 
 class FractionDirection(StrEnum):
@@ -139,15 +139,15 @@ class FractionDirection(StrEnum):
 
 
 class Terms(Struct, frozen=True):
-    """All sizes that determine the start of one rank for a given fraction."""
+    """All sizes that, together with a fraction, determine how one rank starts."""
 
     device: Device
     target_weights: SizeEstimate
     draft_weights: SizeEstimate
     corpus: SizeEstimate
-    """Size of NGRAM's corpus, which on a CPU is in the engine's own memory."""
+    """Size of NGRAM's corpus in the engine's memory on a CPU; zero on GPUs."""
     reserved: int
-    """Bytes subtracted from the pool's budget: for images (0.5.18 and later), and for
+    """Bytes subtracted from the pool's budget for images (0.5.18 and later) and, on a CPU, for
     `HOST_LOSS`."""
     pool: PoolSettings
     target_graphs: SizeEstimate
@@ -159,13 +159,13 @@ class Terms(Struct, frozen=True):
     """Additional bytes that the draft holds until the pool is allocated."""
     target_prefill: SizeEstimate = NOTHING
     draft_prefill: SizeEstimate = NOTHING
-    """Prefill graphs whose size was measured."""
+    """Size of the draft's prefill graphs; zero if it was not measured."""
     prefill_needs: int = 0
     """Free bytes below which the engine skips prefill graphs."""
     index_token: int = 0
     """Bytes that serving needs for each token of the pool, in addition to `activations`."""
     eager_prefill: int = 0
-    """The part of `activations` that moves into prefill graphs once they are captured."""
+    """Bytes of `activations` that move into prefill graphs once these are captured."""
 
     @property
     def graphs(self) -> tuple[SizeEstimate, ...]:
@@ -182,7 +182,7 @@ class PredictedFailure(Struct, frozen=True):
     what: str
     """Memory use that does not fit."""
     short: int
-    """Minimum number of missing bytes; 0 if tokens are missing."""
+    """Minimum number of missing bytes; 0 if only the token count is too small."""
 
 
 class PhaseRun(Struct):
@@ -231,7 +231,8 @@ class FractionOutcome(Struct, frozen=True):
     def turn(self) -> FractionDirection | None:
         """The required change of the fraction; None if it works.
 
-        Weights and pool must fit with likely sizes; graphs and activations, with minimum sizes.
+        Weights and pool must fit with likely sizes. Graphs and activations must fit with minimum
+        sizes.
         """
         found = self.likely.failure
         if found is not None and found.turn is not FractionDirection.LOWER:
@@ -240,7 +241,7 @@ class FractionOutcome(Struct, frozen=True):
 
 
 def start(plan: Plan, terms: Terms, fraction: float) -> FractionOutcome:
-    """Return the likely and the best-case outcome of a start."""
+    """Return the likely and the best-case outcome of a start with `fraction`."""
     return FractionOutcome(run(plan, terms, fraction), run(plan, terms, fraction, least=True))
 
 
@@ -250,10 +251,10 @@ def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
 
 
 def _bounded(plan: Plan, terms: Terms, share: float | None = None) -> Terms:
-    """Return the terms with a share of the estimates, by default the expected share.
+    """Return the terms with estimates scaled to `share`; None: the expected share.
 
-    On a CPU that share is 0, because the engine's reserve and rules of thumb are for GPUs.
-    Instead, the host loses memory, and the engine's processes may grow after the pool is sized.
+    On a CPU the expected share is 0, because the engine's reserve and rules of thumb are for GPUs.
+    Instead, `HOST_LOSS` and the growth of the engine's processes are counted.
     """
     if not plan.device.startswith("cpu"):
         return scaled(terms, EXPECTED if share is None else share)
@@ -354,7 +355,7 @@ def _capture(
 
 
 def _allocate(plan: Plan, terms: Terms, fraction: float, before: int, course: PhaseRun) -> None:
-    """Size the pool, and allocate its buffers except the draft's."""
+    """Simulate sizing the pool and allocating its buffers, except the draft's."""
     rest = course.free - before * (1 - fraction) - terms.reserved
     found = pool(terms.pool, rest)
     course.failure = _refusal(plan, terms, fraction, before, course.free, rest, found)
@@ -394,7 +395,7 @@ def _refusal(
     rest: float,
     found: Pool,
 ) -> PredictedFailure | None:
-    """Return the first error that the engine would raise for the pool; None if there is none."""
+    """Return the first failure that the engine would report for the pool, or None."""
     text = None
     settings, states = terms.pool, found.states
     new = plan.in_versions(NEEDS_A_STATE)
@@ -454,8 +455,8 @@ def working_range(turn: Callable[[float], FractionDirection | None]) -> tuple[fl
 def likely_range(
     plan: Plan, terms: Terms, share: float | None = None
 ) -> tuple[float, float] | None:
-    """Return the smallest and the largest fraction that work with a share of the estimates
-    (`share`; None: the expected share)."""
+    """Return the smallest and the largest fraction that work with estimates scaled to `share`
+    (None: the expected share); None if none works."""
     part = _bounded(plan, terms, share)
     return working_range(lambda tried: direction(run(plan, part, tried)))
 
@@ -463,7 +464,7 @@ def likely_range(
 def _first(holds: Callable[[int], bool], after: int = 0) -> int | None:
     """Return the first of the steps `after` + 1 to 999 that meets the condition; None if none does.
 
-    The condition must hold for all later steps, too.
+    If the condition holds for a step, it must hold for all later steps.
     """
     low, high = after + 1, _STEPS
     while low < high:

@@ -1,8 +1,8 @@
 """The KV pool: its tokens, and the number of requests that can run at the same time.
 
-sglang 0.5.23 model_executor/pool_configurator.py and mem_cache/kv_cache_configurator.py:3007,
-0.5.10 model_executor/model_runner_kv_cache_mixin.py:144 and 808, 0.5.6 model_runner.py:1620, 0.4.6
-model_runner.py:791.
+Follows sglang 0.5.23 model_executor/pool_configurator.py and
+mem_cache/kv_cache_configurator.py:3007, 0.5.10 model_executor/model_runner_kv_cache_mixin.py:144
+and 808, 0.5.6 model_runner.py:1620, and 0.4.6 model_runner.py:791.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _INDEX_BYTES = 4
 
 
 class SlotSettings(Struct, frozen=True):
-    """Settings, other than tokens, that determine the number of requests."""
+    """Settings that, together with the pool's tokens, determine the number of requests."""
 
     explicit: int | None
-    """`max_running_requests` (48 with speculation, unless set by the user)."""
+    """`max_running_requests`: the user's value, or 48 with speculation; None otherwise."""
     ranks: int
     fewest: int
     """Minimum number of running requests per rank."""
@@ -34,9 +34,9 @@ class SlotSettings(Struct, frozen=True):
     era: int
     """Method by which the release limits requests: 0 up to 0.5.9, 1 up to 0.5.13, 2 from 0.5.14."""
     padding: int
-    """Rows of the position table in addition to one per request."""
+    """Number of rows of the position table in addition to one per request."""
     more: int
-    """Rows for requests that a decode server is receiving (disaggregation)."""
+    """Number of additional rows for requests that a decode server is receiving (disaggregation)."""
 
 
 def slot_settings(plan: Plan, context: int) -> SlotSettings:
@@ -59,8 +59,8 @@ def slot_settings(plan: Plan, context: int) -> SlotSettings:
 
 
 def _extra(plan: Plan) -> int:
-    """Return `get_req_to_token_extra_context_len`: 0.5.16 allocation_sizing.py, 0.5.13
-    mem_cache/common.py:194, 0.5.1 model_runner.py:1249."""
+    """Return `extra`, as `get_req_to_token_extra_context_len` computes it: 0.5.16
+    allocation_sizing.py, 0.5.13 mem_cache/common.py:194, 0.5.1 model_runner.py:1249."""
     drafts = number(plan, "speculative_num_draft_tokens", 0) if plan.algorithm else 0
     if plan.in_versions("<0.5.1"):
         return 4
@@ -118,7 +118,7 @@ def _estimated(settings: SlotSettings, tokens: int) -> int:
 
 
 class PoolSettings(Struct, frozen=True):
-    """Settings, other than memory, that determine the pool's size."""
+    """Settings that, together with the available memory, determine the pool's size."""
 
     cell: int
     """Bytes per token in the engine's budget."""
@@ -130,25 +130,26 @@ class PoolSettings(Struct, frozen=True):
     slots: SlotSettings
     states: StateSettings | None
     split: int | None
-    """Multiple to which tokens are rounded when they are split between full and window layers: 1 up
-    to 0.5.6, the page size up to 0.5.10. These releases first count tokens as if every layer held
-    every token. None: each layer counts only the tokens that it holds."""
+    """Multiple to which tokens are rounded down when they are split between full and window layers:
+    1 up to 0.5.6, the page size up to 0.5.10. These releases first count tokens as if every layer
+    held every token. None for later releases, in which each layer counts only the tokens that it
+    holds."""
     headroom: int
-    """Tokens per running request that drafts use in addition to the pool (up to 0.5.6). They are
-    added to the pool without being deducted from the budget. 0: none."""
+    """Tokens per running request that the engine adds to the pool for drafts (up to 0.5.6), without
+    deducting them from its budget. 0 if it adds none."""
     window: int | None
     """The sliding window in tokens, if the engine rejects a pool that is too small for it (0.5.16
     and later); else None."""
 
 
 class Pool(Struct, frozen=True):
-    """The KV pool for an amount of memory."""
+    """The KV pool that fits in an amount of memory."""
 
     tokens: int
     """`max_total_num_tokens`: tokens in the layers that hold every token."""
     window_tokens: int
     profiled: int
-    """Tokens that fit in memory, before `max_total_tokens`."""
+    """Tokens that fit in memory, before `max_total_tokens` limits them."""
     running: int
     states: States
     target_bytes: int
@@ -157,7 +158,7 @@ class Pool(Struct, frozen=True):
 
 
 def draft_headroom(plan: Plan) -> int:
-    """Return the `headroom` in tokens per request; 0 from 0.5.7 on and for other drafts than
+    """Return the `headroom` in tokens per request; 0 from 0.5.7 on, and for drafts other than
     EAGLE's (0.5.6 model_runner.py:1700, 0.4.6 model_runner.py:866)."""
     if plan.in_versions(">=0.5.7") or plan.algorithm not in EAGLE_FAMILY:
         return 0

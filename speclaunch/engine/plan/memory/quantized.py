@@ -24,11 +24,11 @@ _WRAPPERS = lazy(
 _MOST_PATTERNS = 200
 _MOST_REPEATS = 3
 _REPEATED_GROUP = lazy(r"\)[*+{]")
-"""Constructs that a pattern must not contain, because matching could take forever."""
+"""Repeated groups, which a pattern must not contain because matching could take forever."""
 
 
 class ExcludedModules(Struct, frozen=True):
-    """Names of modules or of their parts, and patterns (`re:…`, `*`).
+    """Modules that are not quantized, by names, parts of names, and patterns (`re:…`, `*`).
 
     Excluding a module also excludes the modules within it.
     """
@@ -73,8 +73,8 @@ def _harmless(pattern: str) -> str:
 
 
 _FEW = 16
-"""Number of names up to which testing each name is faster than looking up all parts of a module's
-name."""
+"""Maximum number of names for which testing each name is faster than looking up all dotted parts of
+a module's name."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -90,7 +90,7 @@ def _is_within(names: frozenset[str], patterns: tuple[str, ...], name: str) -> b
 
 
 def _named(names: frozenset[str], name: str) -> bool:
-    """True if a part of a module's name is in a large set."""
+    """True if any dotted part of a module's name is in `names`."""
     parts = name.split(".")
     count = len(parts)
     return any(
@@ -149,7 +149,7 @@ class Scheme(Struct, frozen=True):
 
 
 FP8 = Scheme(8, once=8)
-"""8-bit storage with one scale for the weight, and one for its inputs."""
+"""8-bit storage with one scale for the weight and one for its inputs."""
 FP8_ROWS = Scheme(8, row=_FLOAT32)
 NVFP4 = Scheme(4, group=16, scale=1, once=8)
 NVFP4_WEIGHTS = Scheme(4, group=16, scale=1, once=4)
@@ -160,8 +160,8 @@ MXFP8 = Scheme(8, group=32, scale=1)
 class Quantised(Struct, frozen=True):
     """The quantization of a checkpoint's weights.
 
-    `scheme` applies to all weights that are linear and not `excluded`. If `layers` is set, it alone
-    names the scheme of each weight (mixed precision).
+    `scheme` applies to all linear weights that are not in `excluded`. If `layers` is set, it alone
+    determines the scheme of each weight (mixed precision).
     """
 
     scheme: Scheme | None = None
@@ -224,7 +224,8 @@ def quantised(checkpoint: Checkpoint) -> Quantised:
 
 
 def online(method: object) -> Quantised:
-    """Return how `--quantization` stores unquantized weights. Raises UnknownValueError."""
+    """Return the quantization that `--quantization` applies to unquantized weights. Raises
+    UnknownValueError."""
     schemes = {"fp8": FP8_ROWS, "mxfp8": MXFP8}
     found = schemes.get(str(method))
     if found is None:
@@ -258,7 +259,8 @@ def _groups(config: Mapping[str, Any], *, zeros: bool, order: bool = False) -> S
 
 
 def _compressed(config: Mapping[str, Any]) -> Scheme:
-    """Return the scheme of the first of `config_groups`. Published checkpoints have only one."""
+    """Return the scheme of the first group in `config_groups`; published checkpoints have only
+    one."""
     groups = mapping(config.get("config_groups")).values()
     weights = next((mapping(mapping(group).get("weights")) for group in groups), {})
     bits = size(weights.get("num_bits"))

@@ -29,17 +29,18 @@ from speclaunch.engine.plan.topics.gpu import draft_in_pool
 
 _T = TypeVar("_T")
 _WEIGHTS_LEAST = 0.97
-"""Lower bound of weights without an exact size, as a share of the computed size."""
+"""Lower bound for the size of weights whose exact size is unknown, as a share of the computed
+size."""
 _NODE = 184
 """Bytes of a node in NGRAM's trie: 176 for the node, 8 for its entry in the list of free nodes
 (sglang 0.5.23 kernels/jit/csrc/ngram_corpus/trie.h)."""
 _NGRAM_REST = 90 * MIB
-"""Memory of NGRAM's extension besides the trie: 70 to 115 MiB, measured."""
+"""Bytes that NGRAM's extension uses in addition to the trie. Measured: 70 to 115 MiB."""
 _NODES = 10_000_000
 
 
 class GatheredSizes(Struct):
-    """Known sizes, and the reasons for unknown sizes."""
+    """A plan's known sizes, and the reasons why others are unknown."""
 
     device: tuple[Device, ...] | None = None
     target_weights: MemorySize | None = None
@@ -64,7 +65,7 @@ class GatheredSizes(Struct):
 
 
 def has_draft(plan: Plan) -> bool:
-    """True if there is a draft model. Raises UnknownValueError."""
+    """True if the plan uses a draft model. Raises UnknownValueError."""
     return plan.algorithm not in (None, "NGRAM")
 
 
@@ -214,7 +215,7 @@ def _split(plan: Plan) -> int | None:
 
 
 def _corpus(plan: Plan) -> SizeEstimate:
-    """Return the size of NGRAM's trie on a CPU; 0 on GPUs, because the trie uses host memory."""
+    """Return the size of NGRAM's trie on a CPU. Zero on GPUs, where the trie uses host memory."""
     if plan.algorithm != "NGRAM" or not plan.device.startswith("cpu"):
         return NOTHING
     nodes = number(plan, "speculative_ngram_capacity", _NODES)
@@ -224,7 +225,7 @@ def _corpus(plan: Plan) -> SizeEstimate:
 
 
 def _for_images(plan: Plan) -> int:
-    """Return the bytes reserved for images: 0.5.23 kv_cache_configurator.py:202."""
+    """Return the bytes reserved for images (0.5.23 kv_cache_configurator.py:202)."""
     if plan.in_versions("<0.5.18") or not is_multimodal(Working.of(plan)):
         return 0
     mib = int(plan.env("SGLANG_VLM_CACHE_SIZE_MB") or 100)

@@ -1,7 +1,7 @@
 """Bytes of a checkpoint's weights on one GPU rank, as the engine holds them.
 
-Computed from the checkpoint's weight index if it has one, divided among ranks as the config states.
-Otherwise computed from the config alone.
+The total is from the checkpoint's weight index if it has one, else from its config. The config
+determines how ranks divide it.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ describe the files."""
 def ratio_to_files(
     checkpoint: Checkpoint, counted: Mapping[WeightRole, int], head: int, *, is_draft: bool
 ) -> float | None:
-    """Return the ratio of the files' bytes to the bytes that the config implies; 1 if their size is
-    unknown, None if the two do not match.
+    """Return the ratio of the files' size to the size that the config implies; 1 if the files' size
+    is unknown, None if the two do not match.
 
     Files may lack or repeat weights that the config does not show: a tied head (`head`: its bytes,
     0 if already counted), a draft's embedding, MTP layers and their copies. Returns the ratio of
@@ -92,7 +92,7 @@ _USUAL = 2
 
 
 class CountedWeights(Struct, frozen=True, dict=True):
-    """The matrices of a checkpoint and how they are stored."""
+    """A checkpoint's matrices and their storage format."""
 
     matrices: tuple[Matrix, ...]
     stored: Quantised
@@ -106,7 +106,7 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @cached_property
     def by_role(self) -> dict[WeightRole, float]:
-        """Bytes of the matrices of each role."""
+        """Bytes of all matrices, by role."""
         found = dict.fromkeys(WeightRole, 0.0)
         for matrix in self.matrices:
             found[matrix.role] += size_of(matrix, self.stored, self.element)
@@ -114,8 +114,8 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @cached_property
     def projections(self) -> Mapping[Shard, tuple[tuple[Matrix, Scheme | None], ...]]:
-        """MLP projections with their storage schemes, by shard: one of each shape, as layers are
-        alike."""
+        """One MLP projection of each shape with its storage scheme (None: unquantized), by
+        shard."""
         found: dict[Shard, dict[tuple[object, ...], tuple[Matrix, Scheme | None]]] = {}
         for matrix in self.matrices:
             if matrix.role is WeightRole.BODY and matrix.name.endswith(_PROJECTIONS):
@@ -136,8 +136,8 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
 
 _recent: OrderedDict[int, tuple[Checkpoint, CountedWeights | str]] = OrderedDict()
-"""Cache of recent checkpoints: the weights, or why they cannot be counted. Many deployments, and
-the steps of a fit search, share a model."""
+"""Cache by checkpoint id: the checkpoint, and its weights or the reason why they cannot be counted.
+Many deployments, and the steps of a fit search, share a model."""
 _MOST_RECENT = 32
 
 
@@ -192,7 +192,7 @@ _VOCABULARY = (WeightRole.EMBEDDING, WeightRole.HEAD)
 class Loaded(Struct, frozen=True):
     """In-memory format of the weights that an engine loads.
 
-    `aligned`: multiples to which mxfp4 experts are padded, for the expert size and the hidden size.
+    `aligned`: multiples to which the expert size and the hidden size of mxfp4 experts are padded.
     """
 
     stored: Quantised
@@ -202,10 +202,10 @@ class Loaded(Struct, frozen=True):
 
 
 def loaded_in(plan: Plan, stored: Quantised, element: int, ranks: Ranks) -> Loaded:
-    """Return how a plan's version holds weights in memory. Raises UnknownValueError.
+    """Return the in-memory weight format of a plan's version. Raises UnknownValueError.
 
-    `create_weights` of srt/layers/quantization/mxfp4.py pads both sizes to 128 on Blackwell (256 up
-    to 0.5.17); elsewhere it pads only the expert size, to 64.
+    `create_weights` of srt/layers/quantization/mxfp4.py pads both sizes to multiples of 128 on
+    Blackwell (256 up to 0.5.17). Elsewhere it pads only the expert size, to 64.
     """
     hardware = plan.facts.hardware
     aligned = (64, 1)
@@ -299,8 +299,8 @@ def config_bytes(checkpoint: Checkpoint) -> MemorySize:
 def _loaded_roles(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
     """Return the parts of a draft's checkpoint that remain in memory.
 
-    EAGLE and MTP use the target's embedding and head; EAGLE-3 uses the head only if the draft has
-    none (`init_lm_head`, 0.5.23 eagle_worker_v2.py:336, 0.4.6 eagle_worker.py:125).
+    EAGLE and MTP use the target's embedding and head. EAGLE-3 uses the target's head only if the
+    draft has none (`init_lm_head`, 0.5.23 eagle_worker_v2.py:336, 0.4.6 eagle_worker.py:125).
     """
     if draft.is_mtp:
         return frozenset({WeightRole.MTP})
@@ -389,7 +389,7 @@ _MOST_SUMS = 256
 def _files_ratio(
     checkpoint: Checkpoint, config: ModelConfig, found: CountedWeights
 ) -> float | None:
-    """Return the ratio of the files' bytes to the config's, or None; see `ratio_to_files`."""
+    """Return `ratio_to_files` for a checkpoint's counted weights."""
     if checkpoint.weight_bytes is None:
         return 1.0
     sizes = {role: found.bytes([role]) for role in WeightRole}
@@ -453,16 +453,15 @@ models/dflash.py, speculative/frozen_kv_mtp_worker_v2.py:143)."""
 
 
 def freed_after_pool(plan: Plan) -> int:
-    """Return the bytes of a draft that are freed only after the pool is sized. Raises
-    UnknownValueError.
+    """Return the bytes of a draft that are freed only after the pool is sized; 0 if the pool's
+    budget excludes the draft. Raises UnknownValueError.
 
-    - Its own embedding and head: `alloc_memory_pool` calls `init_lm_head` last (0.5.17
+    - The draft's own embedding and head: `alloc_memory_pool` calls `init_lm_head` last (0.5.17
       speculative/eagle_worker_v2.py:200, 0.5.23 :257).
     - Up to 0.5.18, the EAGLE-3 layers that `__init__` replaces (models/llama_eagle3.py), because
       only the garbage collector frees them.
 
-    Measured on H100 and H200 with 0.5.17: tests/engine/plan/memory/gpu_measurements.json. 0 if the
-    pool's budget excludes the draft.
+    Measured on H100 and H200 with 0.5.17: tests/engine/plan/memory/gpu_measurements.json.
     """
     draft = draft_of(plan)
     if draft is None or not draft_in_pool(plan) or plan.algorithm in _SHARES_FIRST:
