@@ -127,7 +127,7 @@ def _named(recipe: Recipe) -> str:
 
 
 class SideLock:
-    """The lock of a measured recipe, written with `--lock` after a valid measurement."""
+    """The lock of a measured recipe, written after a valid measurement if `--lock` is set."""
 
     def __init__(self, options: BenchOptions | ProveOptions, side: AnySide) -> None:
         """Raise InputError if `--lock` is set but nothing can be locked."""

@@ -426,7 +426,7 @@ class Task(Struct, frozen=True):
 
     @property
     def together(self) -> bool:
-        """True if both engines run at the same time: on the CPU engine, as for `bench`.
+        """True if both engines run at the same time, which only CPU engines do.
 
         Two engines do not fit on GPUs sized for one engine.
         """

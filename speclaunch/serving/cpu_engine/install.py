@@ -175,7 +175,7 @@ _AFTER_NAME = re.compile(r"[^\w.-].*|-\d.*")
 
 
 def _package(line: str) -> str:
-    """Return the activity in a line of pip's output: verb and package name, such as
+    """Return the activity that a line of pip's output shows: verb and package name, such as
     ``Downloading torch``."""
     verb, _, rest = line.strip().partition(" ")
     if verb == "Installing":
@@ -274,7 +274,7 @@ class Installation(Struct, frozen=True):
         return outcome
 
     def check_machine(self, report: ReportDetail) -> bool:
-        """Return True; raise InstallError if a later step would fail on this machine."""
+        """Raise InstallError if a later step would fail on this machine; else return True."""
         sglang = f"SGLang {self.engine.release}"
         ended = self._run(self.source, "-I", "-c", _PROBE)
         if ended.status != 0:

@@ -311,13 +311,13 @@ class CheckState(StrEnum):
 
     OK = "ok"
     NOTE = "note"
-    """No problem, but useful to know."""
+    """Useful information, but no problem."""
     UNKNOWN = "unknown"
     """The check has no result."""
     WARNING = "warning"
-    """Likely to fail, or costly."""
+    """The launch is likely to fail, or to be costly."""
     ERROR = "error"
-    """Prevents the recipe's launch."""
+    """A problem that prevents the recipe's launch."""
 
 
 _ORDER = tuple(CheckState)
