@@ -266,8 +266,8 @@ def from_config(
 ) -> Checkpoint:
     """Return the facts in a `config.json`. A value of the wrong type counts as missing.
 
-    `known`: fields of the checkpoint from other sources. `in_file`: the config before overrides, or
-    None without any. A field is unread if a PartialConfig lacks one of its keys.
+    `known`: fields of the checkpoint from other sources. `in_file`: the config before overrides, if
+    any. A field is unread if a PartialConfig lacks one of its keys.
     """
     inner = _text_config(dict(config.items()))  # an unread part is listed key by key
     flat = merged(config, inner)
@@ -401,10 +401,7 @@ def _aux_hidden_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _block_size(config: Mapping[str, Any]) -> int | None:
-    """Return the draft's block size; None if not set.
-
-    A null in `dflash_config` overrides the top-level key.
-    """
+    """Return the block size or None. `dflash_config` takes precedence, even if it has a null."""
     return size(merged(config, mapping(config.get("dflash_config"))).get("block_size"))
 
 

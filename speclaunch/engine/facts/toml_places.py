@@ -48,7 +48,7 @@ class Places(NamedTuple):
         return Span(1, 1, 1, 0, 0)
 
     def key(self, path: Path) -> Span:
-        """Return the span of a key, else of its value or nearest parent."""
+        """Return the span of a key, else the result of `of`."""
         return self.keys.get(path) or self.of(path)
 
 

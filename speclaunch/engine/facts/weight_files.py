@@ -54,7 +54,7 @@ _DESCRIBES = ".md"
 
 
 class HashedFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of a checkpoint; `name` is relative to the checkpoint's directory."""
+    """A checkpoint file; `name` is relative to the checkpoint's directory."""
 
     name: str
     size: int
@@ -63,8 +63,7 @@ class HashedFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def hash_files(path: Path, *, verify: bool = False) -> tuple[HashedFile, ...]:
-    """Return the files in a checkpoint's directory with digests, sorted by name. `path` may also be
-    a single file.
+    """Return a checkpoint's files with digests, sorted by name. `path`: its directory, or a file.
 
     `verify`: ignore cached digests. Raises LaunchError for a file that cannot be read.
     """
@@ -378,10 +377,7 @@ class CheckpointWeights(Struct, frozen=True):
         return any(name.rpartition(".")[2] == "d2t" for name in self._with("d2t"))
 
     def _with(self, *marks: str) -> Iterator[str]:
-        """Yield the names that contain any of `marks`.
-
-        Searches one joined text, because there may be 10^5 names.
-        """
+        """Yield the names that contain any of `marks`. Fast even with 10^5 names."""
         names = self.names or frozenset()
         together = "\n".join(names)
         found = [mark for mark in marks if mark in together]

@@ -85,7 +85,7 @@ class MemoryShare(Struct, frozen=True):
 
 
 class RankBudget(Struct, frozen=True):
-    """The memory of each of `ranks`, which are identical. The shares (`FREE` included) add up to
+    """The memory on each of several identical ranks. The shares (`FREE` included) add up to
     `memory_bytes`, or to `short_bytes` more if memory is short."""
 
     ranks: tuple[int, ...]

@@ -90,8 +90,8 @@ def undivided_experts(plan: Plan) -> Iterator[Undivided]:
 def undivided_widths(plan: Plan) -> Iterator[Undivided]:
     """Yield dense MLP widths and vocabulary sizes that do not divide evenly among ranks.
 
-    Quantized widths must divide into complete blocks. See `divide` in layers/linear.py and
-    layers/vocab_parallel_embedding.py. Raises UnknownValueError.
+    See `divide` in layers/linear.py and layers/vocab_parallel_embedding.py. Raises
+    UnknownValueError.
     """
     ranks = gpu_ranks(plan)
     if ranks.tensor < 2 or ranks.attention != ranks.tensor:
@@ -281,10 +281,8 @@ def _expert_width(
 
 
 def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
-    """Return one MLP projection per shape, with its storage scheme (None if not quantized).
-
-    `shard`: a name in `Shard`. Raises UnknownValueError.
-    """
+    """Return one MLP projection per shape, with its storage scheme or None, for a `Shard` name.
+    Raises UnknownValueError."""
     from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  few plans need it
     from speclaunch.engine.plan.memory.weights import counted  # noqa: PLC0415
 

@@ -262,7 +262,7 @@ class PlanDifference(Struct, frozen=True):
 
 
 class BudgetNumber(Struct, frozen=True):
-    """One number (or text) in two budgets; each value is None if unknown or absent."""
+    """A value in two budgets; None if unknown or absent."""
 
     name: str
     unit: str

@@ -285,7 +285,7 @@ def _nothing(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> S
 
 
 def _improved(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> Suggestion:
-    """Return a suggestion for a plan that fits, but would benefit from a different fraction."""
+    """Return a suggestion for a plan that fits: no change, or a better fraction."""
     plan = predictor.plan({})
     found = margins(plan)
     doubt = _doubt(before)

@@ -389,7 +389,7 @@ def fractions(bounds: Bounds, limits: FitLimits, narrow: float = NARROW) -> Sequ
     """Return the fractions to try within bounds, best first: the upper end, the middle, the lower
     end.
 
-    A range no wider than `narrow` has only its middle. One narrower than `LEAST_WIDTH` has none.
+    A range up to `narrow` has only its middle, and one below `LEAST_WIDTH` has none.
     """
     low = max(bounds.low, limits.floors.mem_fraction_static)
     high = min(bounds.high, limits.most_fraction)

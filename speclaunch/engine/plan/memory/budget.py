@@ -168,8 +168,8 @@ def _verdict(plan: Plan) -> MemoryBudget:
 
 
 def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
-    """True if one rank's weights exceed its GPU's memory, even at their minimum and without other
-    processes.
+    """True if one rank's weights exceed the memory of every GPU, even at their minimum and without
+    other processes.
 
     Considers only weights counted matrix by matrix. Includes the draft if the pool's budget does,
     because the draft loads right after the target. False if a missing fact could change the result.
@@ -193,8 +193,8 @@ def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
 
 
 def may_be_offloaded(plan: Plan) -> bool:
-    """True if weights may reside outside the GPU's memory or be smaller than their files. True also
-    if unknown."""
+    """True if weights may reside outside the GPU's memory or be smaller than their files, or if
+    this is unknown."""
     try:
         if str(plan.value("load_format") or "auto") in _FORMATS:
             return True
@@ -204,11 +204,11 @@ def may_be_offloaded(plan: Plan) -> bool:
 
 
 _CLOSE = 0.03
-"""Share of the initially free memory. A fit that leaves less memory free is close."""
+"""Share of the initially free memory. A fit that leaves less than this share free is close."""
 
 
 def budget(plan: Plan) -> MemoryBudget:
-    """Return memory uses and the verdict, as the plan's version accounts for memory.
+    """Return memory uses and the verdict, by the memory accounting of the plan's version.
 
     Never raises for a missing fact: the budget is then unknown, with the reason.
 
@@ -358,8 +358,10 @@ def _counts(outcome: FractionOutcome, context: int | None) -> dict[str, Any]:
 def _holds(
     plan: Plan, outcome: FractionOutcome, terms: Terms, found: GatheredSizes, base: dict[str, Any]
 ) -> MemoryBudget:
-    """Return the budget of a start that succeeds with minimal estimates: FITS or TIGHT, by the
-    likely bound."""
+    """Return the budget of a start that succeeds with minimal estimates.
+
+    FITS if it also succeeds with expected sizes, else TIGHT.
+    """
     context, doubt = found.context, outcome.likely.failure
     base |= _counts(outcome, context)
     pool = outcome.likely.pool
@@ -400,7 +402,7 @@ def _small_pool(terms: Terms, doubt: PredictedFailure | None) -> str:
 
 
 def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
-    """Return a note on free memory below the engine's own reserve, which often exceeds the need."""
+    """Return a note on free memory below the engine's own reserve, which is often generous."""
     safe = working_range(lambda fraction: direction(run(plan, terms, fraction)))
     at = "no mem_fraction_static leaves this reserve"
     if safe is not None:
@@ -413,7 +415,7 @@ def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
 
 
 def _limits(pool: Pool, terms: Terms, context: int | None) -> list[str]:
-    """Return notes on user limits that the engine lowers, and on a context that does not fit."""
+    """Return notes on user-set limits that the engine lowers and on a context that does not fit."""
     notes = []
     most = terms.pool.most
     if most is not None and most > pool.profiled:

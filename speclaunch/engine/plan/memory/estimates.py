@@ -64,15 +64,16 @@ _LARGE = 60 * 1024
 """Memory in MiB from which GPUs are assumed to have NVLink, for which NCCL allocates buffers."""
 _LINKED_PAIR = 1464 * MIB
 _LINKED_DOUBLING = 290 * MIB
-"""Bytes of NCCL and custom all-reduce for each doubling of the ranks, beyond two: 1.43 GiB on an
-H200 with two ranks, 2.0 with eight ("Init torch distributed ends. mem usage=…" of public logs)."""
+"""Bytes that NCCL and custom all-reduce use for each doubling of the ranks beyond two: 1.43 GiB on
+an H200 with two ranks, 2.0 with eight ("Init torch distributed ends. mem usage=…" in public
+logs)."""
 _UNLINKED = 150 * MIB
 _PROCESSES = 1150 * MIB
 """Memory of a CPU engine's three processes before weights are loaded (0.5.23, measured)."""
 
 
 class Device(Struct, frozen=True):
-    """The device of a group of ranks: its memory, and the use before weights are loaded."""
+    """The device of a group of ranks: its memory, and its use before weights are loaded."""
 
     ranks: tuple[int, ...]
     memory_bytes: int
@@ -86,7 +87,7 @@ class Device(Struct, frozen=True):
 
     @property
     def most_free(self) -> int:
-        """Free bytes before weights are loaded, at the minimum of the runtime's estimate."""
+        """Free bytes before weights are loaded, if the runtime's use is at its minimum."""
         return self.memory_bytes - self.others.bytes - self.runtime.least
 
 
@@ -129,7 +130,7 @@ def devices(plan: Plan) -> tuple[Device, ...]:
 def _others(gpu: Gpu) -> MemorySize:
     """Return the memory of other processes, in bytes.
 
-    On an idle GPU the driver counts part of its memory as used. The runtime estimate already
+    On an idle GPU, the driver counts part of its memory as used. The runtime estimate already
     includes that part.
     """
     named = [process for process in gpu.processes if process.memory_bytes]
@@ -191,7 +192,7 @@ _EAGER, _HELD_LEAST, _HELD = 1.2, 1.4, 2.0
 of one layer's activations. Measured: 1.4, and 1.5 to 2.1, with Llama, Qwen3 and MiMo (0.5.17 on
 H100 and H200)."""
 _LOWEST = 2
-"""Divisor of the engine's rule of thumb that gives the minimum size of decode graphs."""
+"""Divisor that turns the engine's rule of thumb for decode graphs into their minimum size."""
 
 
 def has_graphs(plan: Plan) -> bool:
@@ -221,7 +222,7 @@ def prefill_graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
     """Return the size of the target's or the draft's breakable prefill graphs. Raises
     UnknownValueError.
 
-    Zero if none is captured or the size was not measured. For the draft see
+    Zero if none is captured or the size was not measured. For the draft, see
     `force_for_draft_worker` (0.5.14 to 0.5.23 speculative/eagle_worker_v2.py). MTP drafts are not
     counted, because they often lack the layers that are captured.
     """
@@ -243,7 +244,7 @@ def prefill_graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
 
 
 def _states_for_draft(plan: Plan) -> int:
-    """Return the bytes of one token's hidden states that an EAGLE-3 or block draft reads, else 0.
+    """Return the bytes of the hidden states per token that an EAGLE-3 or block draft reads, else 0.
 
     Counts three layers unless the draft's config lists others (`get_eagle3_aux_hidden_states` of
     srt/models).
@@ -278,7 +279,7 @@ def _estimate(size: int, why: str) -> SizeEstimate:
 
 
 def activations(plan: Plan) -> SizeEstimate:
-    """Return the activation memory of a running batch. Raises UnknownValueError.
+    """Return the activation memory of the largest batch. Raises UnknownValueError.
 
     If prefill graphs have a measured size, the engine's reserve for them is included.
     """
@@ -302,8 +303,7 @@ def eager_prefill(plan: Plan) -> int:
 
 
 def _tokens(plan: Plan) -> int:
-    """Return the tokens of the largest batch; 0 if unknown, to keep the rest of the budget
-    known."""
+    """Return the tokens of the largest batch; 0 if unknown, so other memory uses remain known."""
     try:
         return _batch(plan)
     except UnknownValueError:

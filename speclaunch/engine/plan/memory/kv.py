@@ -130,8 +130,8 @@ def _divided(number: int, ranks: int) -> int:
 def _state_bytes(plan: Plan, config: ModelConfig) -> int:
     """Return the element size of `mamba2_state_dtype`, in bytes.
 
-    The first that is set applies: the argument, the environment variable, the config (0.5.9 and
-    later). The default is float32.
+    The argument takes precedence over the environment variable and the config (0.5.9 and later).
+    The default is float32.
     """
     dtype = (
         plan.value("mamba_ssm_dtype")
@@ -151,7 +151,7 @@ _UNLIMITED = 512
 class States(Struct, frozen=True):
     """Slots for recurrent states; all zero for a model without such layers.
 
-    A request needs `ratio` slots. All slots take `bytes` from the pool's memory.
+    A request needs `ratio` slots. Together, the slots take `bytes` of the pool's memory.
     """
 
     slots: int = 0
@@ -159,7 +159,7 @@ class States(Struct, frozen=True):
     bytes: int = 0
 
     def cap(self, requests: int) -> int:
-        """Return `requests`, limited to the number that the slots can hold."""
+        """Return `requests`, limited to the number for which there are slots."""
         return min(requests, self.slots // self.ratio) if self.ratio else requests
 
 
@@ -184,7 +184,7 @@ class StateSettings(Struct, frozen=True):
     drafts."""
     ranks: int
     era: int
-    """Method by which the release counts states, 0 to 4: see `state_settings`."""
+    """Number (0 to 4) of the method by which the release counts states; see `state_settings`."""
     unlimited: bool
     """True if the release has a default number of slots for unlimited requests (up to 0.5.8)."""
 
@@ -258,8 +258,7 @@ def room(settings: StateSettings, rest: float) -> States:
 
 
 def _jointly(settings: StateSettings, rest: float) -> States:
-    """Return the states for 0.5.13 and later, in which slots share memory with the states that
-    verification stores.
+    """Return the states in 0.5.13 and later, where slots share memory with verification's states.
 
     0.5.17 adds a padding slot to both.
     """
@@ -343,7 +342,7 @@ def added_by_draft(plan: Plan, target: CountedLayers, draft: Draft) -> float:
 
 
 def _added_by_share(plan: Plan, target: CountedLayers, layers: int) -> int:
-    """Return the bytes per token added for a draft whose layers count like the target's."""
+    """Return the bytes per token added for a draft whose layers are counted like the target's."""
     own = round(target.own)
     index = target.cell.index
     if index and plan.in_versions(">=0.5.18"):
@@ -445,8 +444,9 @@ class _Target(Struct, frozen=True):
 def token_size(plan: Plan, *, draft: bool = False) -> MemorySize:
     """Return the allocated bytes of KV cache for one token on one rank. Raises UnknownValueError.
 
-    A sliding-window layer counts only its pool's share of the tokens (`swa_full_tokens_ratio`). 0
-    without a draft model, or for one that reads the target's cache.
+    A sliding-window layer counts only its pool's share of the tokens (`swa_full_tokens_ratio`).
+
+    `draft`: for the draft model; 0 if there is none or it reads the target's cache.
     """
     if draft:
         found = draft_of(plan)
@@ -504,7 +504,7 @@ def pool_cell(plan: Plan) -> MemorySize:
 
 
 def _target(plan: Plan) -> _Target:
-    """Return the cache of the pipeline stage that needs the most memory."""
+    """Return the target's cache on the pipeline stage that needs the most memory."""
     checkpoint = target_of(plan)
     config = ModelConfig.of(checkpoint)
     if plan.value("enable_hisparse"):

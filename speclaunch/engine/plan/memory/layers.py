@@ -1,4 +1,4 @@
-"""Token caching in each target and draft layer, in bytes per token on one rank.
+"""The cache of each target and draft layer, in bytes per token on one rank.
 
 A layer caches all tokens, a sliding window of tokens, or a recurrent state.
 """
@@ -27,7 +27,7 @@ _SCALED_CACHE_LATER = ("compressed-tensors", "compressed_tensors", "fp8")
 
 
 class Element(Struct, frozen=True):
-    """The KV cache dtype by the engine's name, and the bytes of an element.
+    """The engine's name for the KV cache dtype, and the size of an element in bytes.
 
     `halved`: two elements share a byte. `block`: the number of elements that share one scale byte.
     """
@@ -100,7 +100,7 @@ def _named(name: str) -> Element:
 
 
 def _has_own_dtype(plan: Plan) -> bool:
-    """True for a DFLASH draft on fa4 (0.5.16 and later), which cannot read a quantized cache."""
+    """True for a DFLASH draft on fa4 (0.5.16 and later), as fa4 cannot read a quantized cache."""
     algorithm = plan.algorithm
     if algorithm not in BLOCK_FAMILY or plan.in_versions("<0.5.16"):
         return False
@@ -119,7 +119,7 @@ def _is_blackwell(plan: Plan) -> bool:
 
 
 def _requires_fp8(plan: Plan, checkpoint: Checkpoint) -> bool:
-    """True if the checkpoint requests an fp8 cache (`kv_cache_quant_algo` is FP8)."""
+    """True if the checkpoint requests an fp8 cache (`kv_cache_scheme`, `kv_cache_quant_algo`)."""
     if plan.in_versions("<0.5.3"):
         return False
     method = checkpoint.quantization
@@ -248,7 +248,7 @@ def is_sparse(plan: Plan, config: ModelConfig) -> bool:
 
 
 def _index_bytes(plan: Plan, config: ModelConfig) -> int:
-    """Return the index-key bytes of one token: one per element, and the scales.
+    """Return the index-key bytes of one token: one byte per element, plus the scales.
 
     `index_kpool` tokens share a key (0.5.22 and later).
     """
@@ -259,8 +259,10 @@ def _index_bytes(plan: Plan, config: ModelConfig) -> int:
 
 
 def _is_scaled(plan: Plan, element: Element) -> bool:
-    """True if sparse-attention cache rows include scales: `calculate_mla_kv_cache_dim` (0.5.9 and
-    later), `NSATokenToKVPool` (0.5.4 to 0.5.8). Raises UnknownValueError."""
+    """True if sparse-attention cache rows include scales. Raises UnknownValueError.
+
+    See `calculate_mla_kv_cache_dim` (0.5.9 and later), `NSATokenToKVPool` (0.5.4 to 0.5.8).
+    """
     if element.name != "fp8_e4m3" or plan.in_versions("<0.5.4"):
         return False
     if plan.in_versions("<0.5.9"):
@@ -293,10 +295,10 @@ def skips_index(config: ModelConfig, layer: int) -> bool:
 
 
 _INTERVALS = ("Qwen3Next", "Qwen3_5", "InternS2Preview", "InternS2Mobius")
-"""Models of gated delta nets with attention in every `full_attention_interval`-th layer."""
+"""Models with gated delta nets, and attention in every `full_attention_interval`-th layer."""
 _KIMI = ("KimiLinear", "KimiK3")
 _MODEL_DECIDES = ">=0.5.8"
-"""Releases with a list of sliding-window models. In earlier releases every model with a sliding
+"""Releases with a list of sliding-window models. In earlier releases, every model with a sliding
 window has a separate pool for it (0.4.10 model_runner.py:289 to 0.5.6 :438)."""
 _NONE = "<0.4.10"
 _NO_OTHERS = ">=0.5.7"
@@ -309,7 +311,7 @@ WINDOW_DRAFTS = ("MiMoV2MTP", "Step3p5MTP")
 """Draft models whose only layer has a sliding window."""
 _FULL_ATTENTION = ("full_attention", "attention")
 _DEFAULT_WINDOW_PATTERN = {"gpt_oss": 2, "gemma2": 2, "gemma3": 6, "gemma3_text": 6}
-"""Interval of full-attention layers if the config lists none (transformers' defaults)."""
+"""Default interval of full-attention layers by model type (from transformers)."""
 
 
 class Layers(Struct, frozen=True):
@@ -336,7 +338,7 @@ class Layers(Struct, frozen=True):
 
 
 def layers_of(plan: Plan, config: ModelConfig) -> Layers:
-    """Return the layers of a target as the plan's version caches them. Raises UnknownValueError."""
+    """Return a model's layers by cache kind in the plan's version. Raises UnknownValueError."""
     count = config.layers
     recurrent = _recurrent(config, count)
     if recurrent is not None:
@@ -428,10 +430,9 @@ def _had_window_pool(plan: Plan, config: ModelConfig) -> bool:
 
 
 def sliding_layers(config: ModelConfig, count: int) -> tuple[int, ...]:
-    """Return the layers with a sliding window: `get_hybrid_layer_ids` (0.5.23
-    configs/model_config.py).
+    """Return the layers with a sliding window. Raises UnknownValueError if they are not stated.
 
-    Raises UnknownValueError if the config does not state them.
+    See `get_hybrid_layer_ids` (0.5.23 configs/model_config.py).
     """
     name = config.architecture
     if name.startswith("Llama4"):
@@ -466,7 +467,7 @@ MTP_ENDS = ("NextN", "MTP")
 
 
 class Draft(Struct, frozen=True):
-    """The checkpoint of a draft model.
+    """A draft model, as the engine loads it.
 
     `is_mtp`: the engine loads only the multi-token-prediction layers, as the model `loaded_as`.
     `models`: the number of model instances (multi-layer EAGLE).
@@ -480,8 +481,10 @@ class Draft(Struct, frozen=True):
 
     @property
     def layers(self) -> int:
-        """Number of KV layers of all draft models together: `_compute_model_num_layers` (0.5.23
-        layer_setup.py:203). Raises UnknownValueError."""
+        """Number of KV layers in all draft instances together. Raises UnknownValueError.
+
+        See `_compute_model_num_layers` (0.5.23 layer_setup.py:203).
+        """
         if self.loaded_as in _SINGLE_LAYER_MODELS:
             return self.models
         declared = self.mtp_layers
@@ -489,7 +492,7 @@ class Draft(Struct, frozen=True):
 
     @property
     def mtp_layers(self) -> int | None:
-        """`num_nextn_predict_layers` from the draft's config, or None."""
+        """`num_nextn_predict_layers` from the draft's config; None if not set."""
         return self.config.optional("num_nextn_predict_layers", least=0)
 
 
@@ -525,8 +528,8 @@ def counted_layers(plan: Plan, draft: Draft) -> int:
     """Return the number of draft layers in the engine's memory budget. Raises UnknownValueError.
 
     See `eagle_draft_num_layers` (0.5.23 spec_aux_hidden_state.py:174, 0.5.14 model_runner.py:446).
-    Without a draft path, releases up to 0.5.19 count none; later releases count the number in the
-    target's config.
+    Without a draft path, releases up to 0.5.19 count no layers. Later releases count the number in
+    the target's config.
     """
     declared = draft.mtp_layers
     if plan.value("speculative_draft_model_path") is None:
