@@ -1,18 +1,18 @@
 """Catalogue records: arguments and variables, and their JSON format.
 
-A record is a small JSON object that omits usual values (a string value, default ``null``, a
-destination equal to the name).  ``decode(encode(x)) == x``, and encoding is deterministic: a
+A record is a small JSON object that omits usual values (type ``str``, default ``null``, a
+destination equal to the name). ``decode(encode(x)) == x``, and encoding is deterministic: a
 regenerated catalogue is byte-identical.
 
-Conversion functions mirror those of the engine's parser, by their names in the catalogue. Sources:
+Conversion functions mirror those of the engine's parser that the catalogue names. Sources:
 sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and arg_groups/argparse_actions.py
 of 0.5.23, compared with the same functions of every earlier release. If releases differ, the
 function here accepts the version.
 
-The file is ``{"versions": […], "records": {key: [[first, record], [first, last, record], …]}}``. A
-span without ``last`` is open: it extends to the newest version. A new release therefore changes
-only the lines of records that it changes. Keys are sorted, one per line, so the diff of a
-regenerated file shows the changes between two releases.
+A catalogue file has the form ``{"versions": […], "records": {key: [[first, record], [first, last,
+record], …]}}``. A span without ``last`` is open: it extends to the newest version. A new release
+therefore changes only the lines of records that it changes. Keys are sorted, one per line, so the
+diff of a regenerated file shows the changes between two releases.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Argument(Struct, frozen=True):
 
     - ``type``: ``str``, ``int``, ``float``, ``bool``, ``json`` or the name of the engine's own
       parser (``human_readable_int``, ``json_list_type``, ``nullable_str``, …).
-    - ``const``: the value that the flag stores without a value (``OPTIONAL_VALUE``, ``CONSTANT``).
-    - ``default``: the parser's declared default; also None if the parser sets none.
-    - ``replacement``: the engine's text about the replacement.
+    - ``const``: the value stored for a flag without a value (``OPTIONAL_VALUE``, ``CONSTANT``).
+    - ``default``: the default that the parser declares; None if it declares none.
+    - ``replacement``: the flag or variable that replaces the argument.
     - ``read``: False if nothing in the release reads the destination. The argument is then accepted
       and has no effect.
     """
@@ -207,7 +207,7 @@ Convert = Callable[[str], Any]
 
 
 def _refusal(message: str) -> Exception:
-    """Return the exception with the message that argparse shows for a rejected value."""
+    """Return the exception that makes argparse reject a value with this message."""
     from argparse import ArgumentTypeError  # noqa: PLC0415  most values are good
 
     return ArgumentTypeError(message)
@@ -280,8 +280,7 @@ def _cuda_graph_backend(value: str) -> str:
 def _graph_keys(version: str) -> Mapping[str, tuple[str, ...]]:
     """Return ALLOWED_KEYS_PER_PHASE of a release (model_executor/cuda_graph_config.py).
 
-    0.5.15 added full_prefill_max_req, 0.5.17 the key for its chunk, and 0.5.21 two bounds. 0.5.22
-    removed tc_compiler.
+    0.5.15, 0.5.17 and 0.5.21 added prefill keys. 0.5.22 removed tc_compiler.
     """
     decode = ["backend", "max_bs", "bs"]
     if within(version, "<0.5.22"):

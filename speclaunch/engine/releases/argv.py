@@ -36,7 +36,7 @@ NOT_PLAIN = object()
 
 
 def flag_of(word: str, catalogue: Catalogue) -> Argument | Ambiguous | UnknownFlag | None:
-    """Return the argument that argparse matches to an arg; None if the arg is not a flag."""
+    """Return argparse's match for an arg; None if the arg is not a flag."""
     if not word.startswith("-"):
         return None
     if is_plain(word):
@@ -150,8 +150,7 @@ _ADVICE = (
 
 
 def value_advice(message: str, argument: Argument, catalogue: Catalogue) -> str | None:
-    """Return the remedy for an argparse message about `argument`; None if the message includes
-    it."""
+    """Return the remedy for an argparse message about `argument`; None if there is none."""
     if argument.kind is ArgumentKind.REFUSED:
         return _refused(argument.name)
     if found := _CHOICE.search(message):
@@ -231,7 +230,7 @@ class ParsedArgument(Struct, frozen=True):
 
 
 class ArgvProblem(Struct, frozen=True):
-    """A rejection by the engine. `index` is the position of the arg; None if an arg is missing."""
+    """An engine error or a hint. `index` is the position of the arg; None if an arg is missing."""
 
     index: int | None
     message: str
@@ -249,7 +248,7 @@ class ParsedArguments(Struct, frozen=True):
     values: Mapping[str, Any] = {}
     """Effective values by destination, including the parser's defaults; empty after an error."""
     hints: tuple[ArgvProblem, ...] = ()
-    """Arguments that the engine accepts and then ignores."""
+    """Hints about arguments that the engine accepts and then ignores."""
 
 
 def parse_argv(
@@ -261,9 +260,9 @@ def parse_argv(
 ) -> ParsedArguments:
     """Parse the args after `sglang serve` or `python -m sglang.launch_server`.
 
-    `opaque`: positions of args that could not be evaluated (an unset shell variable). They are
-    passed on without a check of type or choice. Without `with_values`, only problems are reported,
-    in half the time; `error` and `values` are omitted.
+    `opaque`: positions of args that could not be evaluated (an unset shell variable). Their types
+    and choices are not checked. Without `with_values`, `error` and `values` are not computed, which
+    halves the time.
     """
     unknown = {index for index in range(len(args)) if index in opaque}
     chunks, stray = _chunks(args, catalogue, unknown)
@@ -292,11 +291,10 @@ def parse_argv(
 
 
 def args_of(parsed: ParsedArguments) -> dict[str, Any]:
-    """Return the recipe's `args:`, by argument name, from which `render_args()` renders the same
-    command.
+    """Return the recipe `args:` from which `render_args()` renders the same command.
 
-    As in the parser, the last flag wins among repeated flags, and among flags for one destination.
-    Appended values become one list.
+    As in the parser, the last of several flags for one destination wins. Appended values become one
+    list.
     """
     found: dict[str, ParsedArgument] = {}
     appended: dict[str, list[Any]] = {}
@@ -407,7 +405,7 @@ def _parse_chunk(chunk: _Chunk, catalogue: Catalogue) -> ParsedArgument | ArgvPr
 
 
 class _Stored(Struct, frozen=True):
-    """The result of a flag and its values: the stored value, or the first surplus arg."""
+    """The outcome of parsing a flag and its values: the stored value, or the first surplus arg."""
 
     value: Any = None
     extra: str = ""
@@ -434,7 +432,7 @@ def _stored(
 
 
 def _several(found: Ambiguous) -> str:
-    """Return argparse's message, with argparse's own flag (`--help`) listed first."""
+    """Return argparse's message for an ambiguous flag. It lists `--help` first."""
     matches = sorted(found.candidates, key="--help".__ne__)
     return f"ambiguous option: {found.token} could match {', '.join(matches)}"
 
@@ -488,7 +486,7 @@ _NATURAL: Mapping[str, tuple[type, ...]] = {
     "json_list_type": _JSON,
     "parse_cuda_graph_config_arg": _JSON,
 }
-"""YAML types that represent a value without loss, by argument type."""
+"""Python types that YAML represents without loss, by argument type."""
 
 
 def _appends(argument: Argument) -> bool:
@@ -539,8 +537,7 @@ def _parse_all(args: Sequence[str], catalogue: Catalogue) -> tuple[Mapping[str, 
 def _pieced(
     parsed: Sequence[ParsedArgument], problems: Sequence[ArgvProblem], catalogue: Catalogue
 ) -> tuple[Mapping[str, Any], str | None]:
-    """Return the values of args with opaque parts, or the first error in argparse's order, from the
-    parsed pieces."""
+    """Return the stored values and None, or no values and the first error in argparse's order."""
     if problems:
         return {}, min(problems, key=_precedence).message
     from speclaunch.engine.releases.parser import parser_of  # noqa: PLC0415
@@ -556,8 +553,7 @@ def _pieced(
 
 
 def _precedence(problem: ArgvProblem) -> int:
-    """Return the rank of an error in argparse's order: it classifies all args, parses them, then
-    checks leftovers."""
+    """Return an error's rank: argparse classifies all args, parses them, then checks leftovers."""
     for place, begin in enumerate(("ambiguous", "argument", "the following", "unrecognized")):
         if problem.message.startswith(begin):
             return place

@@ -5,8 +5,8 @@ The **name** of an argument is its flag in a recipe: no leading dashes, dashes a
 value; several flags can share a dest. Users write names, so names take precedence.
 
 Loading must be cheap (a few milliseconds, no third-party import), because linting loads every
-version that it checks. ``tools/catalogue.py`` generates the data from released wheels;
-:func:`add_from_package` generates it from an installed engine for other versions.
+version that it checks. ``tools/catalogue.py`` generates the data from released wheels. For other
+versions, :func:`add_from_package` generates it from an installed engine.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ __all__ = [
 DATA = Path(__file__).resolve().parent / "data"
 _HELP = Argument("--help", "help", ArgumentKind.HELP, type="bool", aliases=("-h",))
 TRUE_TEXTS, FALSE_TEXTS = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
-"""Texts that the engine reads as true or false in its variables, ignoring case (environ.py
+"""Strings that the engine reads as true or false in its variables, ignoring case (environ.py
 EnvBool)."""
 
 
@@ -90,8 +90,8 @@ class UnknownFlag(Struct, frozen=True):
 class History(Struct, frozen=True):
     """The known versions in which a name exists.
 
-    ``spans`` are the (first, last) runs of versions. ``current``: True if the newest known version
-    has it.
+    ``spans`` are runs of consecutive versions, as (first, last). ``current``: True if the newest
+    known version has it.
     """
 
     name: str
@@ -134,7 +134,7 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_flag(self) -> Mapping[str, Argument]:
-        """All option strings: primary flags, aliases, ``--no-x`` forms, ``--help``."""
+        """Arguments by option string: primary flags, aliases, ``--no-x`` forms, ``--help``."""
         return {
             flag: argument
             for argument in (*self.arguments.values(), _HELP)
@@ -166,7 +166,7 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def _longer(self) -> dict[str, tuple[str, ...]]:
-        """Cached flags by prefix, which may be a misspelled or shortened flag."""
+        """Cached flags by common prefix."""
         return {}
 
     @property
@@ -189,13 +189,13 @@ class Catalogue(Struct, frozen=True, dict=True):
     def resolve_flag(self, token: str) -> Argument | Ambiguous | UnknownFlag:
         """Return the argument that the engine's parser matches to ``--token`` or ``--token=value``.
 
-        Like argparse: an exact match first, then a unique prefix.
+        Like argparse, prefers an exact match to a unique prefix.
         """
         found = self.full_flag(token)
         return self._by_flag[found] if isinstance(found, str) else found
 
     def full_flag(self, token: str) -> str | Ambiguous | UnknownFlag:
-        """Return the full option string that argparse matches to ``token`` (possibly a
+        """Return the full option string that argparse matches to ``token`` (possibly
         ``--no-x``)."""
         if token in self._by_flag:
             return token
@@ -308,7 +308,7 @@ def is_released_variable(name: str) -> bool:
 
 
 def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
-    """Generate and save the catalogue of an installed ``sglang`` directory or of a wheel.
+    """Generate, save and return the catalogue of a wheel or an installed ``sglang`` directory.
 
     The package is read, never imported. The file ``<version>.json`` is written atomically. Raises
     :class:`~speclaunch.engine.releases.extraction.release.ExtractError`.

@@ -1,8 +1,8 @@
 """Renders server arguments as the command line of one engine version.
 
-`${oc.env:API_KEY}` is the variable's value. If the variable is unset, only a launch fails; for all
-other purposes the value is unknown. Commands to paste always refer to the variable instead of
-showing or inventing a value.
+`${oc.env:API_KEY}` in a recipe stands for the variable's value. If the variable is unset, a launch
+fails; everything else treats the value as unknown. Commands to paste always refer to the variable
+instead of showing or inventing a value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SPECIAL = frozenset('\\"$`')
 
 
 class VariableReference(Struct, frozen=True):
-    """A reference to a variable in a value: `${NAME}`, `${NAME-default}` or (`filled`)
+    """A reference to a variable in a value: `${NAME}`, `${NAME-default}` or, if `filled`,
     `${NAME:-default}`."""
 
     name: str
@@ -44,9 +44,9 @@ Template = tuple["str | VariableReference", ...]
 
 
 class FromEnvironment(str):
-    """A text that comes, fully or partly, from environment variables.
+    """A string that comes, fully or partly, from environment variables.
 
-    As a `str` it is the value. An unset variable appears as its reference.
+    Its `str` value shows an unset variable as a reference.
     """
 
     __slots__ = ("template", "unset")
@@ -55,13 +55,13 @@ class FromEnvironment(str):
     """Unset variables that the value needs; empty if the value is known."""
 
     def __new__(cls, text: str, template: Template, unset: tuple[str, ...] = ()) -> Self:
-        """Create a text with the value `text`, which the recipe writes as `template`."""
+        """Create a string with the value `text`, written as `template` in the recipe."""
         made = super().__new__(cls, text)
         made.template, made.unset = template, unset
         return made
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, Template, tuple[str, ...]]]:
-        """Preserve the type when copied or pickled."""
+        """Preserve the type in copies and pickles."""
         return type(self), (str(self), self.template, self.unset)
 
     @property
@@ -71,7 +71,7 @@ class FromEnvironment(str):
 
     @property
     def literal(self) -> str:
-        """The literal text around the variables, and their defaults."""
+        """The literal text, including that of default values."""
         return _literal(self.template)
 
     def shell(self, *, defaults: bool = True) -> str:
@@ -95,7 +95,7 @@ def unset_in(value: Any) -> tuple[str, ...]:
 
 
 def dumped(value: Any) -> str:
-    """Return a list or mapping as JSON that preserves which texts come from the environment."""
+    """Return a list or mapping as JSON that preserves references to environment variables."""
     found: list[FromEnvironment] = []
 
     def marked(item: Any) -> Any:
@@ -168,7 +168,7 @@ class RenderedArgument(Struct, frozen=True):
     """One server argument as this engine version spells it: `--flag` and its values."""
 
     name: str
-    """The newest engine's name, for comparisons in any version."""
+    """The argument's name in the newest engine, for comparisons across versions."""
     flag: str
     values: tuple[str, ...]
     secret: bool = False
@@ -198,7 +198,7 @@ class RenderedArgs(Struct, frozen=True):
 
     @property
     def unset(self) -> frozenset[int]:
-        """Positions of unknown values in the tokens of all arguments."""
+        """Positions of unknown values among the tokens of all arguments."""
         found: set[int] = set()
         at = 0
         for argument in self.arguments:
@@ -209,8 +209,8 @@ class RenderedArgs(Struct, frozen=True):
         return frozenset(found)
 
     def value(self, *names: str) -> str | None:
-        """Return the first value of the argument with one of these newest names, `true` for a
-        switch; None if absent."""
+        """Return the first value of the argument with one of these canonical names; `true` for a
+        switch, None if absent."""
         for argument in self.arguments:
             if argument.name in names:
                 return argument.values[0] if argument.values else "true"
@@ -333,8 +333,8 @@ def _remarks(name: str, argument: Argument, version: str) -> list[str]:
 def _known(renderer: _Renderer, name: str, value: Any) -> Argument | None:
     """Return the argument with this name, or with a current name for it; None if there is neither.
 
-    A deprecated name may accept values that the current name rejects, and is then used (0.5.17,
-    server_args.py:8307: the alias of `--mamba-radix-cache-strategy` has no choices).
+    A deprecated name is used if only it accepts the value (0.5.17, server_args.py:8307: the alias
+    of `--mamba-radix-cache-strategy` has no choices).
     """
     found = renderer.catalogue.by_name(name)
     if found is not None and not found.deprecated:
@@ -373,7 +373,7 @@ def _unknown(name: str, catalogue: Catalogue) -> ArgumentProblem:
 
 
 def _replacement_hint(name: str) -> str:
-    """Return a hint that names the replacement of a removed argument."""
+    """Return a hint on a removed argument's replacement; empty if unknown."""
     became = conversion(name_of(name))
     if became is not None:
         return f"; write {became.new}: {became.value}"

@@ -1,7 +1,7 @@
 """Args that a version's programs process before the server's own parser.
 
 `sglang serve` has its own options, and accepts the model as its first arg. The keys of a `--config`
-file become args that precede all others. Read from the released wheels.
+file become args that precede all others. Source: the released wheels.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _MODEL_TYPE_SINCE = "0.5.10"
 """The first release with `--model-type` (cli/serve.py:16 `_extract_model_type_override`; 0.5.9
 passes every arg to the parser)."""
 _BACKENDS_SINCE = "0.5.20"
-"""The first release with cli/serve_backends.py, in which a package can add names for
---model-type."""
+"""The first release with cli/serve_backends.py, through which a package can add --model-type
+values."""
 _POSITIONAL_SINCE = "0.5.16"
 """The first release that accepts the model as a positional arg (cli/serve.py:49
 `_normalize_positional_model_path`; not in 0.5.15.post1)."""
@@ -38,13 +38,13 @@ CONFIG_SUFFIXES = (".yaml", ".yml")
 """Suffixes that a config file may have (`_validate_yaml_file` of server_args_config_parser.py, in
 all versions)."""
 _PARSER_SINCE = "0.5.8"
-"""The first release that recognizes switches. In earlier releases `boolean_actions` is always
-empty, because no argparse action has an attribute `action` (server_args.py:4986 of 0.5.7): for
-every argument, true renders the flag alone and false renders nothing.
+"""The first release whose config parser recognizes switches. In earlier releases `boolean_actions`
+is always empty, because no argparse action has an attribute `action` (server_args.py:4986 of
+0.5.7): for every argument, true renders the flag alone and false renders nothing.
 """
 _JSON_SINCE = "0.5.14"
-"""The first release that writes a mapping as JSON (server_args_config_parser.py:155 `json.dumps`;
-0.5.13.post1 writes Python's `str`)."""
+"""The first release that converts a mapping in the config to JSON (server_args_config_parser.py:155
+`json.dumps`; 0.5.13.post1 writes Python's `str`)."""
 _FLAGS_SINCE = "0.5.23"
 """The first release in which a config key may be any flag (server_args_config_parser.py:18
 `_config_keys`). In earlier releases it must be a `dest`."""
@@ -58,8 +58,9 @@ def since(catalogue: Catalogue, version: str) -> bool:
 class Dispatch(Struct, frozen=True):
     """The roles that `sglang serve` assigns to its args, as indexes.
 
-    `own`: its own options with their values. `model`: the arg that it uses as the model path.
-    `refused`: the errors that prevent a start, each with the index of its arg (None if missing).
+    `own`: options of `sglang serve` itself, with their values. `model`: the arg used as the model
+    path. `refused`: the errors that prevent a start, each with the index of its arg (None if
+    missing).
     """
 
     own: frozenset[int] = frozenset()
@@ -114,7 +115,7 @@ def dispatch(args: Sequence[str], catalogue: Catalogue, *, certain: bool = True)
 
 
 def config_is_switch(key: str, catalogue: Catalogue) -> bool:
-    """True if a `--config` key renders true as the flag alone and false as nothing."""
+    """True if a `--config` key becomes the flag alone for true, and nothing for false."""
     if not since(catalogue, _PARSER_SINCE):
         return True
     return any(argument.kind is ArgumentKind.FLAG for argument in _meant(key, catalogue))
@@ -124,7 +125,8 @@ def config_refuses(key: str, catalogue: Catalogue) -> bool:
     """True if a version raises "Unsupported config option" for a key.
 
     Up to 0.5.22, any argument with that destination and an unsupported action suffices, including a
-    deprecated alias. From 0.5.23, all must have such an action (server_args_config_parser.py).
+    deprecated alias. From 0.5.23, every matching argument must have such an action
+    (server_args_config_parser.py).
     """
     if not since(catalogue, _PARSER_SINCE):
         return False
@@ -161,14 +163,14 @@ _PLAIN = frozenset(
         "keep_mm_feature_on_device",
     }
 )
-"""Deprecated flags that still use store_true, because only their help text mentions the
-deprecation. Other deprecated flags use DeprecatedStoreTrueAction or DeprecatedAliasStoreAction
-(0.5.10 server_args.py to 0.5.23 arg_groups/argparse_actions.py).
+"""Deprecated flags that still use store_true; only their help text mentions the deprecation. Other
+deprecated flags use DeprecatedStoreTrueAction or DeprecatedAliasStoreAction (0.5.10 server_args.py
+to 0.5.23 arg_groups/argparse_actions.py).
 """
 
 
 def _supported(argument: Argument, catalogue: Catalogue) -> bool:
-    """True if `--config` supports the action: store or store_true, from 0.5.23 any action with a
+    """True if `--config` supports the action: store, store_true or, from 0.5.23, any action with a
     single value."""
     kind = argument.kind
     if argument.deprecated and argument.replacement and argument.dest not in _PLAIN:

@@ -39,7 +39,8 @@ _FORMAT = "1"
 """Format version. A change invalidates older files."""
 
 Base = Callable[[str], tuple[Mapping[str, Argument], Mapping[str, EngineVariable]]]
-"""Returns arguments by flag, and variables, of the release that a version resolves to."""
+"""Function that returns the arguments by flag and the variables by name of the release that a
+version resolves to."""
 
 
 def file_of(version: str, directory: Path) -> Path:
@@ -48,10 +49,8 @@ def file_of(version: str, directory: Path) -> Path:
 
 
 def of_judge(name: str) -> str | None:
-    """Return the fork version that the judge `name` validates; None if there is no such judge.
-
-    The name of a release's judge is the release itself.
-    """
+    """Return the fork version that the judge `name` validates; None if there is no such judge or it
+    validates a release."""
     file = judges_home() / name / JUDGE_RECORD
     if file.parent.name != name or not reads.may_read(file):
         return None
@@ -69,12 +68,12 @@ def is_path(text: str) -> bool:
 
 
 def read_fork(source: Path, directory: Path, base: Base, version: str | None = None) -> str:
-    """Return the name of the catalogue of the engine at `source`. Read the engine if it is not
-    cached.
+    """Return the name of the catalogue of the engine at `source`. Read the engine unless its
+    catalogue is cached.
 
     `source` is a `sglang` package, a checkout, a wheel, or a catalogue (JSON). `version` is the
-    release that it is based on, used if the package does not state it. Variables, and whether an
-    argument is read, come from that release. Raises InputError.
+    engine's base release, used if the package states no version. Variables, and whether an argument
+    is read, come from that release. Raises InputError.
     """
     reads.mark_uncacheable()  # an engine's arguments depend on hundreds of files
     source = _package(expand_user(source))

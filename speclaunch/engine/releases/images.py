@@ -1,12 +1,12 @@
 """Builds of SGLang: official container images by tag, and forks known by their arguments.
 
-Images: read from the project's release workflow (`.github/workflows/release-docker.yml` and
+Images are read from the project's release workflow (`.github/workflows/release-docker.yml` and
 `_docker-build-and-publish.yml`) and from tags in published manifests. Up to 0.5.2 every tag had a
 CUDA suffix; `v0.5.3` is the first tag without one. The tag without a suffix contains CUDA 12.9 up
 to 0.5.10, and CUDA 13.0 from 0.5.11 on; from then on `-cu129` contains the older CUDA.
 
-Forks: the source is each fork's own documentation or patch. An argument that a release also has
-does not identify a fork: releases from 0.5.4.post3 on have `--kt-cpuinfer`.
+Arguments of forks are read from each fork's documentation or patch. An argument that a release also
+has does not identify a fork: releases from 0.5.4.post3 on have `--kt-cpuinfer`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from speclaunch.engine.releases.versions import within
 
 REPOSITORY = "lmsysorg/sglang"
 ROUTER_IMAGE = "lmsysorg/sgl-model-gateway:v0.3.2"
-"""Last release of sglang_router, which is versioned separately (PyPI: sglang-router 0.3.2). It
-routes to every release of the engine.
+"""Image of the last release of sglang_router, which is versioned separately (PyPI: sglang-router
+0.3.2). It routes to every release of the engine.
 """
 
 _CUDA_SUFFIX = (("<0.4.8", "-cu124"), ("<0.5.3", "-cu126"))
@@ -36,8 +36,7 @@ _NEWER_AMD = ("mi350", "mi355")
 
 
 def official_image(version: str, *, vendor: str = "nvidia", gpu: str = "") -> str | None:
-    """Return the image of a release for a vendor's GPUs; None if there is none (for a CPU or a
-    fork).
+    """Return a release's image for the GPUs of `vendor`; None unless that is nvidia or amd.
 
     `gpu` is the GPU's name in `--hardware`.
     """
@@ -56,7 +55,7 @@ def _suffix(table: tuple[tuple[str, str], ...], version: str) -> str:
 
 
 class KnownFork(Struct, frozen=True):
-    """A fork: its name, the prefixes of its arguments, and its installation."""
+    """A fork: its name, the prefixes of its arguments, and the package that provides it."""
 
     name: str
     begins: tuple[str, ...]

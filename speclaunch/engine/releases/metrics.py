@@ -44,7 +44,7 @@ class MetricNote(Struct, frozen=True):
     """The meaning of a metric's value in some releases."""
 
     meaning: str
-    """Events or values that the metric counts, when the engine updates it, and pitfalls."""
+    """Meaning of the metric's value, when the engine updates it, and pitfalls."""
     source: str
     """Release and file that the note is based on."""
     versions: str = ""
@@ -275,4 +275,5 @@ NOTES: Mapping[str, tuple[MetricNote, ...]] = {
         ),
     ),
 }
-"""Notes by name without `sglang:`. The first note whose releases match applies."""
+"""Notes by metric name without the prefix `sglang:`. The first note whose releases match
+applies."""

@@ -1,4 +1,4 @@
-"""Finds the known names that a misspelled name may be a typo of.
+"""Finds known names that a word may be a typo of.
 
 A common prefix is not enough: `speculative_draft` is not a typo of `speculative_draft_sink_size`.
 """

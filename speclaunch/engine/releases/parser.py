@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
         raise ArgumentsRefusedError(message or str(status))
 
     def run(self, args: Sequence[str], namespace: argparse.Namespace | None = None) -> Any:
-        """Run `parse_args`. Raise ArgumentsRefusedError for any error that stops the engine.
+        """Return the result of `parse_args`. Raises ArgumentsRefusedError if the engine would stop.
 
         If an engine action fails with a traceback, the message is the traceback's last line.
         """
@@ -58,7 +58,7 @@ class Parser(argparse.ArgumentParser):
         return found[1]
 
     def run_piece(self, args: Sequence[str], namespace: argparse.Namespace) -> list[str]:
-        """Run `parse_known_args` for one flag and its values, with a parser for a `piece`.
+        """Parse one flag and its values with a `piece` parser, and return the surplus args.
 
         argparse would iterate over all arguments, to set defaults and to check required arguments.
         A piece needs neither, so argparse gets only the argument of this flag.

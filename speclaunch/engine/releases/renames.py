@@ -1,11 +1,11 @@
 """Renamed and replaced server arguments and variables of SGLang, and their canonical names.
 
-A recipe may use either name; the command uses the name that the engine version has. The catalogue
-states which version has a name. These tables only state which names are equivalent, and what
-replaces a removed argument.
+A recipe may use the old or the new name; the command uses the name that the engine version has. The
+catalogue states which version has a name. These tables only state which names are equivalent, and
+what replaces a removed argument.
 
 Sources: the released wheels as tools/catalogue.py reads them. A rename requires that the old flag's
-deprecation text names the new flag, or that both store the same destination.
+deprecation text names the new flag, or that both flags store to the same destination.
 tests/engine/releases/test_renames.py compares each entry with the catalogue.
 
 The catalogue's names differ by version (`tensor_parallel_size` up to 0.5.13, `tp_size` from
@@ -96,7 +96,8 @@ BORROWED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "enable_ep_moe": ("ep_size", "tp_size"),
     }
 )
-"""Switches that copy the value of one argument to another, with both arguments (target first)."""
+"""Switches that copy the value of one argument to another: the argument set, then the argument
+copied."""
 
 REMOVALS: Mapping[str, str] = MappingProxyType(
     {
@@ -154,7 +155,7 @@ VARIABLES: tuple[LiveVariable, ...] = (
 
 @lru_cache(maxsize=4096)
 def other_names(name: str) -> tuple[str, ...]:
-    """Return the other names of the same server argument, nearest first."""
+    """Return the other names of the same server argument, nearest rename first."""
     found = [name]
     for known in found:  # grows during the loop: a name may have changed twice
         for rename in RENAMES:

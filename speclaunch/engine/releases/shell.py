@@ -88,7 +88,7 @@ def _word(value: str, name: str, *, secret: bool) -> str:
 
 
 def check_values(rendered: RenderedArgs, catalogue: Catalogue) -> tuple[ArgumentProblem, ...]:
-    """Return the type and choice errors of all arguments by name, in the engine's wording."""
+    """Return the type and choice errors of all arguments, in the engine's wording."""
     args: list[str] = []
     names: list[str] = []
     for argument in rendered.arguments:

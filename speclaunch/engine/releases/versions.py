@@ -1,4 +1,4 @@
-"""Resolves a version text to a known version."""
+"""Resolves a requested version to a known version."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ class UnknownVersion(InputError):
 
 
 class ResolvedVersion(Struct, frozen=True):
-    """The known version that is used for ``requested``. ``note`` states the reason if they
-    differ."""
+    """The known version (``held``) used for ``requested``. ``note`` explains a difference."""
 
     requested: str
     held: str
@@ -101,8 +100,8 @@ def _plain_clause(text: str) -> tuple[str, _PlainKey] | None:
 
 
 def _bound(version: str) -> _PlainKey | None:
-    """Return the sort key of a clause's version, or None. A release candidate precedes its
-    release."""
+    """Return the sort key of a release or candidate; None for any other version. A candidate
+    precedes its release."""
     release, candidate, number = version.partition("rc")
     if not candidate:
         return _plain_key(version)
@@ -113,7 +112,7 @@ def _bound(version: str) -> _PlainKey | None:
 
 
 _CANDIDATES = 1000
-"""A number that is higher than any release candidate's."""
+"""A number higher than that of any release candidate."""
 _COMPARED = (">=", "<=", "<", ">")
 """Operators of PEP 440 that are compared here. packaging handles the others (`==`, `~=`,
 wildcards)."""
