@@ -48,12 +48,13 @@ _KEYS = (
     "model_max_length",
     "max_position_embeddings",
 )
-"""Keys of the context length, in the order of CONTEXT_LENGTH_KEYS (next to get_context_length)."""
+"""Config keys of the context length, in the order of CONTEXT_LENGTH_KEYS (near
+get_context_length)."""
 _FILLED_IN = frozenset({"llama3", "yarn", "longrope"})
 """Scaling types for which transformers 5 adds `original_max_position_embeddings`
 (modeling_rope_utils.py)."""
 _BY_LAYER = frozenset({"gemma3_text", "gemma3n_text"})
-"""Models whose scaling transformers 5 stores per layer type, which the engine does not read."""
+"""Models for which transformers 5 stores scaling per layer type. The engine does not read it."""
 _DEFAULTS = {
     "cohere2": 8192,
     "deepseek_v2": 2048,
@@ -134,7 +135,7 @@ def _kind(scaling: Mapping[str, Any]) -> str | None:
 
 
 QUANTIZATION_FILE = "hf_quant_config.json"
-"""ModelOpt's quantization file, next to a config.json without a quantization object."""
+"""Name of ModelOpt's quantization file, used if config.json has no quantization object."""
 
 
 def quantization(*configs: Mapping[str, Any]) -> str | None:

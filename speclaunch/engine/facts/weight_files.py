@@ -191,7 +191,7 @@ BITS: Mapping[str, int] = {
     "F6_E2M3": 6,
     "F6_E3M2": 6,
 }
-"""Bits per number for each type (`Dtype` of safetensors 0.7)."""
+"""Bits per element of each type (`Dtype` of safetensors 0.7)."""
 
 
 class BrokenHeaderError(UnreadableFileError):

@@ -42,7 +42,7 @@ class Architectures(Struct, frozen=True):
     registered: frozenset[str]
     """Architectures that the release implements."""
     mtp_default_draft_path: frozenset[str]
-    """Targets that are their own draft when no path is set."""
+    """Targets that are their own draft if no draft path is set."""
     multi_layer_eagle: frozenset[str]
     """Targets for which EAGLE uses the multi-layer worker."""
     multimodal: frozenset[str]
@@ -76,7 +76,7 @@ class Architectures(Struct, frozen=True):
     draft_map: Mapping[str, tuple[str, ...]]
     """Model classes that load a draft, by the architecture in the draft's config."""
     latent_attention: Mapping[str, str]
-    """Models with latent attention (MLA): `always`, `ranked` (only if the config has
+    """Use of latent attention (MLA) by architecture: `always`, `ranked` (only if the config has
     `kv_lora_rank`) or `switched` (unless it sets `use_mla: false`)."""
     attention_overrides: Mapping[str, tuple[str, ...]]
     """Attention backends of models with special rules for the backend or page size."""

@@ -54,7 +54,7 @@ _CHAIN = 3
 """Number of steps in the chain that SGLang's documentation recommends over a tree (`3 / 1 / 4`)."""
 _LEAST_NGRAM_TOKENS = 4
 _UNCHUNKED = 8192
-"""The first chunk to try if prompts are not chunked (`chunked_prefill_size: -1`)."""
+"""First chunk size to try if prompts are not chunked (`chunked_prefill_size: -1`)."""
 
 
 _TREE = frozenset({STEPS, TOPK, TOKENS})
@@ -209,7 +209,7 @@ class Margins(Struct, frozen=True):
     """
 
     least: float
-    """The smallest fraction that leaves a KV cache."""
+    """The smallest fraction that leaves room for a KV cache."""
     certain: Choice | None
     likely: Choice | None
     edge: Choice

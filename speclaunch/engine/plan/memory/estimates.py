@@ -2,8 +2,8 @@
 
 The engine measures free memory itself ("Load weight begin. avail mem=…", sglang 0.5.23
 distributed/bootstrap.py:207, 0.4.6 model_runner.py:474) after CUDA and NCCL are set up. For graphs
-and activations it has conservative rules of thumb (`topics/gpu.py`); the lower bound is the size
-of one layer's tensors.
+and activations, it has conservative rules of thumb (`topics/gpu.py`). The lower bounds are based
+on tensor sizes.
 """
 
 from __future__ import annotations

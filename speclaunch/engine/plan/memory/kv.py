@@ -142,10 +142,10 @@ def _state_bytes(plan: Plan, config: ModelConfig) -> int:
 
 
 _SLOTS_PER_REQUEST = 3
-"""Slots per request with a prefix cache: a request holds one state, and the cache tree holds
-more."""
+"""Number of slots per request with a prefix cache. A request holds one state, and the cache tree
+holds more."""
 _UNLIMITED = 512
-"""Slots if there is no prefix cache and requests are unlimited (up to 0.5.8)."""
+"""Number of slots without a prefix cache if requests are unlimited (up to 0.5.8)."""
 
 
 class States(Struct, frozen=True):

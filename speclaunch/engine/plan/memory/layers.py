@@ -461,7 +461,7 @@ def _of_types(config: ModelConfig, count: int) -> tuple[int, ...]:
 
 
 _SINGLE_LAYER_MODELS = ("MiMoV2MTP", "Step3p5MTP", "InklingForConditionalGenerationMTP")
-"""Single-layer models, of which multi-layer EAGLE runs several."""
+"""Single-layer models, of which multi-layer EAGLE runs several instances."""
 MTP_ENDS = ("NextN", "MTP")
 """Class name suffixes of multi-token-prediction layers."""
 
