@@ -213,7 +213,7 @@ class StartPart(StrEnum):
 
 
 class PartTime(Struct, frozen=True):
-    """Worst-case seconds of one phase of a start, and the reason."""
+    """Worst-case duration of a start phase, and its explanation."""
 
     part: StartPart
     seconds: int

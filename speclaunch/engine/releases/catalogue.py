@@ -252,8 +252,8 @@ def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion
 def add_fork(source: Path, directory: Path | None = None, version: str | None = None) -> str:
     """Return the name under which :func:`load` finds the catalogue of an unreleased engine.
 
-    ``version`` is the release that the engine is based on, used if the engine does not state it.
-    Raises :class:`~speclaunch.core.errors.InputError`.
+    ``version`` is the engine's base release, used if the engine states no version. Raises
+    :class:`~speclaunch.core.errors.InputError`.
     """
 
     def base(public: str) -> tuple[Mapping[str, Argument], Mapping[str, EngineVariable]]:
@@ -264,7 +264,7 @@ def add_fork(source: Path, directory: Path | None = None, version: str | None = 
 
 
 def load(version: str, directory: Path | None = None) -> Catalogue:
-    """Return the cached catalogue of a version, resolved like :func:`resolve_version`.
+    """Return the cached catalogue of ``version``, resolved by :func:`resolve_version`.
 
     A catalogue in ``directory`` takes precedence over a shipped one.
     """
@@ -302,7 +302,7 @@ def released_names() -> frozenset[str]:
 def is_released_variable(name: str) -> bool:
     """True if any shipped version has an environment variable of this name.
 
-    Searches the text of the file, which has one name per line, because parsing it takes 5 ms.
+    Searches the text of variables.json (one name per line), because parsing takes 5 ms.
     """
     return f'\n"{name}":'.encode() in _variables_text()
 

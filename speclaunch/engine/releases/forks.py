@@ -1,7 +1,7 @@
 """Unreleased engines (a fork, a checkout or a nightly), checked against their own arguments.
 
-Such an engine is read in place, never imported. Its catalogue is cached next to those that users
-add, named `<version>+fork.<mark>`. Rules apply to it by its version, and it is never the newest
+Such an engine is read in place, never imported. Its catalogue, named `<version>+fork.<mark>`, is
+cached next to those that users add. Rules apply to it by its version, and it is never the newest
 release. Reading takes a second, and is repeated when a file of the engine changes.
 """
 

@@ -19,9 +19,9 @@ _LEAST_SIMILARITY = 0.6
 def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
     """Return names close to `word`, likeliest first.
 
-    If exactly one known name begins with `word` (`tp` for `tp_size`, `memfraction` for
-    `mem_fraction_static`), return only that name. Otherwise, return the names that `word` may be a
-    typo of.
+    If exactly one known name begins with `word`, ignoring separators (`tp` for `tp_size`,
+    `memfraction` for `mem_fraction_static`), return only that name. Otherwise, return the names
+    that `word` may be a typo of.
     """
     names = list(dict.fromkeys(known))
     folded = {name.casefold(): name for name in names}

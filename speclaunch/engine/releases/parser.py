@@ -29,7 +29,7 @@ PROGRAM = "sglang serve"
 
 
 class ArgumentsRefusedError(Exception):
-    """Raised with the parser's message if it rejects the args, where argparse would exit."""
+    """Raised with the parser's message where argparse would exit."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -86,7 +86,7 @@ _SOMETHING = ".{1,200}?"
 class KnownRefusal(Struct, frozen=True):
     """A known refusal of the engine to start.
 
-    `message` is the engine's own message, `source` the file and line of releases that have it.
+    `message`: the engine's own message. `source`: its file and line in some releases.
     """
 
     message: str

@@ -1,6 +1,6 @@
 """The arguments that a release declares, as argparse would register them.
 
-Sources are calls of ``add_argument`` and annotated fields. Calls are followed from
+Sources are annotated fields and calls of ``add_argument``. Calls are followed from
 ``ServerArgs.add_cli_args`` through every function that receives its parser. Fields have the form
 ``name: A[T, Arg(help=…)] = default`` (from 0.5.14) and are processed as in the engine's own
 ``add_cli_args_from_dataclass``; a field without an ``Arg`` or a help text has no flag.
@@ -218,8 +218,7 @@ class FieldNode(Struct, frozen=True):
 
 
 def record_fields(evaluator: SourceEvaluator, owner: ClassValue) -> list[FieldNode]:
-    """Return the fields of a record class: inherited fields, those of namespace classes, its
-    own."""
+    """Return a record class's fields, including those of its bases and namespace classes."""
     found: dict[str, FieldNode] = {}
     for part in [*_namespaces(evaluator, owner), *evaluator.bases(owner)]:
         if isinstance(part, ClassValue):
@@ -243,7 +242,7 @@ def _namespaces(evaluator: SourceEvaluator, owner: ClassValue) -> Iterator[Any]:
 
 
 def field_default(evaluator: SourceEvaluator, owner: ClassValue, name: str) -> Any:
-    """Return the default of a field by its name."""
+    """Return the default of the field `name`; an OpaqueValue if unknown."""
     for field in record_fields(evaluator, owner):
         if field.name == name:
             return _default(evaluator, field)
@@ -295,7 +294,7 @@ def _typed(
     meta: dict[str, Any],
     missing: bool,
 ) -> dict[str, Any]:
-    """Return the keywords implied by the annotated type."""
+    """Return the ``add_argument`` keywords that the annotated type implies."""
     parser, choices, const = meta.get("type_parser"), meta.get("choices"), meta.get("const")
 
     def scalar(name: str) -> Any:
@@ -419,7 +418,7 @@ class ArgumentReader(SourceEvaluator):
         return None
 
     def attribute(self, value: Any, name: str) -> Any:
-        """Return ``value.name``; for a field of ``ServerArgs``, also inherited, its default."""
+        """Return ``value.name``; for a field of ``ServerArgs``, its default."""
         if isinstance(value, _Parser):
             return BoundMethod(value, name)
         made = super().attribute(value, name)

@@ -146,7 +146,7 @@ class Objects(Names):
         keywords: dict[str, Any],
         src: str = "",  # noqa: ARG002  for the readers of calls that override this
     ) -> Any:
-        """Call the value of an expression; ``src`` is the ``file:line`` of the call."""
+        """Return the result of a call; ``src`` is its ``file:line``."""
         match function:
             case OpaqueValue(text="os.getenv" | "os.environ.get"):
                 return positional[1] if len(positional) > 1 else keywords.get("default")
@@ -189,7 +189,7 @@ class Objects(Names):
         return OpaqueValue("call")
 
     def run(self, function: FunctionValue, positional: list[Any], keywords: dict[str, Any]) -> Any:
-        """Run a function of the package. Return None if it returns nothing."""
+        """Run a function of the package and return its result."""
         if self._depth > _CALL_DEPTH or not function.file.startswith(PACKAGE):
             return OpaqueValue(function.name)
         scope = ExpressionScope(function.file)
@@ -219,7 +219,8 @@ def bind_parameters(
 
 
 def default_of(evaluator: Objects, value: Any, scope: ExpressionScope) -> Any:
-    """Return a field's default; unwrap ``field(default=…)`` and ``field(default_factory=…)``."""
+    """Return a field's default, unwrapped from ``field(default=…)`` or
+    ``field(default_factory=…)``."""
     if not (isinstance(value, Instance) and value.of is _FIELD):
         return value
     keywords = dict(value.keywords)
@@ -272,8 +273,8 @@ class SourceEvaluator(Objects):
     def statement(  # noqa: PLR0912
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run a statement. Return its ``return`` value as a 1-tuple, or None. ``only``: bind only
-        this name."""
+        """Run a statement, binding only the name ``only`` if set. Return the value of a reached
+        ``return`` as a 1-tuple, else None."""
         match node:
             case ast.Return():
                 return (None if node.value is None else self.value(node.value, scope),)

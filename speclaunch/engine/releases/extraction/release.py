@@ -141,7 +141,7 @@ def _retired(evaluator: SourceEvaluator, node: ast.Dict) -> Iterator[DeclaredVar
 def read_variables(
     evaluator: SourceEvaluator, file: str, nodes: Iterable[ast.AST]
 ) -> Iterator[tuple[DeclaredVariable, ast.Call]]:
-    """Yield the variables that a file reads by name, with the default in each call."""
+    """Yield each variable that a file reads by name, and the call that reads it."""
     scope = ExpressionScope(file)
     wrapped: dict[ast.AST, str] = {}
     for node in nodes:
@@ -247,7 +247,8 @@ class Usage(Struct):
 
 
 def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
-    """Return all variables, and which of them and of ``names`` (destinations) server code reads."""
+    """Return all variables, and the variables and ``names`` (destinations) that server code
+    reads."""
     source = evaluator.source
     texts = {file: source.read(file) or "" for file in source.server_files()}
     words = {file: frozenset(_WORD.findall(text)) for file, text in texts.items()}
@@ -291,7 +292,8 @@ def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
 def _scan_variables(
     evaluator: SourceEvaluator, file: str, tree: ast.Module, usage: Usage, *, direct: bool
 ) -> None:
-    """Add the reads in a file. ``direct``: the file may look up variables without a descriptor."""
+    """Add a file's reads of variables to ``usage``. ``direct``: the file may look up variables
+    without a descriptor."""
     nodes = list(ast.walk(tree))
     found: set[str] = set()
     notices = set(_notices(nodes))
@@ -338,12 +340,12 @@ def _named(name: str, src: str) -> DeclaredVariable:
 
 
 def _is_only_named(variable: DeclaredVariable) -> bool:
-    """True if only the name of a variable is known. A typed read provides more."""
+    """True if only the name of a variable is known."""
     return variable.dynamic and variable.type == "str" and not variable.deprecated
 
 
 def _written(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield child nodes that name a variable only to set it or to test whether it is set."""
+    """Yield child nodes that name a variable only to change it, and docstrings."""
     if isinstance(node, ast.Attribute) and node.attr in _WRITES:
         yield node.value
     elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
@@ -423,7 +425,7 @@ def _fields_of_carrier(evaluator: SourceEvaluator) -> frozenset[str]:
 def _loaded(
     evaluator: SourceEvaluator, words: dict[str, frozenset[str]], names: frozenset[str]
 ) -> frozenset[str]:
-    """Return those of ``names`` that any file loads as an attribute."""
+    """Return the ``names`` that any file loads as attributes."""
     found: set[str] = set()
     for file, known in words.items():
         if (names - found) & known:

@@ -1,7 +1,7 @@
 """A package on disk, read but never imported, and its module-level names.
 
-Names come from assignments, later changes to them, and imports. The value classes represent
-results of evaluation that are not plain Python values.
+Names come from assignments, in-place changes and imports. The value classes represent results of
+evaluation that are not plain Python values.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class ClassValue(Struct, frozen=True):
 
 
 class FunctionValue(Struct, frozen=True):
-    """A function or method of the package; ``owner`` is its class."""
+    """A function or method of the package; ``owner`` is the class of a method."""
 
     file: str
     node: ast.FunctionDef
@@ -249,11 +249,11 @@ class Names(ABC):
     def statement(
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run a statement. Return its ``return`` value as a 1-tuple, or None. ``only``: bind only
-        this name."""
+        """Run a statement, binding only the name ``only`` if set. Return the value of a reached
+        ``return`` as a 1-tuple, else None."""
 
     def lookup(self, name: str, scope: ExpressionScope) -> Any:
-        """Return the value of a name: local, then global, then built-in."""
+        """Return the value of a local, class-level or module-level name; else an OpaqueValue."""
         if name in scope.names:
             return scope.names[name]
         assigned = {} if scope.owner is None else assignments(scope.owner)
