@@ -74,8 +74,7 @@ def _able(settings: Settings) -> frozenset[str]:
 
 
 def turns_overlap_on(settings: Settings) -> bool:
-    """True if SpecV2, when requested, switches the overlap schedule on and ignores the user's value
-    (0.5.3 to 0.5.10).
+    """True if a requested SpecV2 forces the overlap schedule on (0.5.3 to 0.5.10).
 
     Applies to EAGLE, from 0.5.7 also to EAGLE3, and from 0.5.8 to STANDALONE. Raises
     UnknownValueError.

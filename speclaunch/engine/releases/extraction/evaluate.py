@@ -273,8 +273,8 @@ class SourceEvaluator(Objects):
     def statement(  # noqa: PLR0912
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run a statement, binding only the name ``only`` if set. Return the value of a reached
-        ``return`` as a 1-tuple, else None."""
+        """Run a statement, binding only the name ``only`` if set. Return its ``return`` value as a
+        1-tuple; None without one."""
         match node:
             case ast.Return():
                 return (None if node.value is None else self.value(node.value, scope),)

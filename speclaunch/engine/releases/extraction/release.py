@@ -292,8 +292,8 @@ def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
 def _scan_variables(
     evaluator: SourceEvaluator, file: str, tree: ast.Module, usage: Usage, *, direct: bool
 ) -> None:
-    """Add a file's reads of variables to ``usage``. ``direct``: the file may look up variables
-    without a descriptor."""
+    """Add a file's reads to ``usage``. ``direct``: the file may look up variables without a
+    descriptor."""
     nodes = list(ast.walk(tree))
     found: set[str] = set()
     notices = set(_notices(nodes))

@@ -185,7 +185,7 @@ class ClassValue(Struct, frozen=True):
 
 
 class FunctionValue(Struct, frozen=True):
-    """A function or method of the package; ``owner`` is the class of a method."""
+    """A function or method of the package; ``owner`` is a method's class."""
 
     file: str
     node: ast.FunctionDef
@@ -249,8 +249,8 @@ class Names(ABC):
     def statement(
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run a statement, binding only the name ``only`` if set. Return the value of a reached
-        ``return`` as a 1-tuple, else None."""
+        """Run a statement, binding only the name ``only`` if set. Return its ``return`` value as a
+        1-tuple; None without one."""
 
     def lookup(self, name: str, scope: ExpressionScope) -> Any:
         """Return the value of a local, class-level or module-level name; else an OpaqueValue."""
