@@ -186,7 +186,7 @@ def _beyond(plan: Plan) -> Iterator[str]:
 def visible_gpus(plan: Plan) -> int | None:
     """Return the number of GPUs in the deployment's `CUDA_VISIBLE_DEVICES`.
 
-    None if it is unset or not a plain list, or if probed hardware already accounts for it. Raises
+    None if it is unset, not a plain list, or already part of probed hardware. Raises
     UnknownValueError.
     """
     hardware = plan.facts.hardware

@@ -57,8 +57,8 @@ class ChangeKind(StrEnum):
 class Change(Struct, frozen=True):
     """A change that the engine makes to a value.
 
-    `why` is the reason in one sentence, `source` the engine's file and line. `logged` is False if
-    the engine does not log the change.
+    `why` is the reason in one sentence. `source` is the engine's file and line. `logged` is False
+    if the engine does not log the change.
     """
 
     kind: ChangeKind
@@ -82,14 +82,14 @@ __all__ = ["NoSuchArgumentError", "Plan", "UnknownValueError"]
 T = TypeVar("T")
 
 _OF_OTHERS = frozenset({"CUDA_VISIBLE_DEVICES"})
-"""Variables that affect the engine although other libraries read them."""
+"""Variables of other libraries that affect the engine."""
 
 
 class Plan(Struct, frozen=True, dict=True):
     """The request, the facts, and the values after the engine's resolution.
 
-    `resolved` contains only values that resolution changed or filled in, by engine field name;
-    `undecided`, fields whose effective value depends on a missing fact, with the reason.
+    `resolved` contains only values that resolution changed or filled in, by engine field name.
+    `undecided` maps each field whose value depends on a missing fact to the reason.
     """
 
     request: Request
@@ -113,7 +113,7 @@ class Plan(Struct, frozen=True, dict=True):
         return self.request.catalogue
 
     def once(self, compute: Callable[[Plan], T]) -> T:
-        """Return `compute(self)`, computed on the first call only."""
+        """Return `compute(self)`, cached after the first call."""
         if compute not in self._computed:
             self._computed[compute] = compute(self)
         found: T = self._computed[compute]
@@ -129,8 +129,8 @@ class Plan(Struct, frozen=True, dict=True):
         return within(self.request.version, specifier)
 
     def must_exist(self, name: str) -> None:
-        """Raise NoSuchArgumentError if neither a release nor the plan's engine, which may be a
-        fork, has the argument."""
+        """Raise NoSuchArgumentError if neither a release nor the plan's engine (possibly a fork)
+        has the argument."""
         if name not in released_names() and self.catalogue.by_name(name) is None:
             raise NoSuchArgumentError(name)
 
@@ -165,7 +165,7 @@ class Plan(Struct, frozen=True, dict=True):
         """Return the effective value: the resolved value, else the user's, else the parser's
         default.
 
-        None for an argument that this version does not have. Raises UnknownValueError, and
+        Returns None if this version lacks the argument. Raises UnknownValueError, and
         NoSuchArgumentError for an argument that no version has.
         """
         if name in self.undecided:
@@ -190,7 +190,7 @@ class Plan(Struct, frozen=True, dict=True):
         return {}
 
     def default(self, name: str) -> Any:
-        """Return the value that this version's parser stores if the argument is not set."""
+        """Return this version's default for the argument; None if it has no such argument."""
         self.must_exist(name)
         for known in (name, *other_names(name)):
             argument = self.catalogue.by_name(known)
@@ -204,7 +204,7 @@ class Plan(Struct, frozen=True, dict=True):
         return any(self.catalogue.by_name(known) for known in (name, *other_names(name)))
 
     def written_name(self, name: str) -> str:
-        """Return the argument's name as the user wrote it, else as in this version."""
+        """Return the argument's name as the user wrote it, else its name in this version."""
         self.must_exist(name)
         found = self.request.values.get(name)
         if found is not None:
@@ -212,7 +212,7 @@ class Plan(Struct, frozen=True, dict=True):
         return current_name(name, self.catalogue) or name
 
     def env(self, name: str) -> str | None:
-        """Return an environment variable of the engine; None if not set.
+        """Return an environment variable's value; None if not set.
 
         In the releases that rename it, `SGL_X` is read as `SGLANG_X` (`forwarded_variable`). Raises
         UnknownValueError for an unknown value, and NoSuchArgumentError for an engine variable that
@@ -238,7 +238,7 @@ class Plan(Struct, frozen=True, dict=True):
     def env_flag(self, name: str, default: bool = False) -> bool:
         """Return a boolean environment variable as the engine reads it.
 
-        Returns `default` if it is unset, or if its value is in neither `TRUE_TEXTS` nor
+        Returns `default` if the variable is unset, or if its value is in neither `TRUE_TEXTS` nor
         `FALSE_TEXTS`.
         """
         text = (self.env(name) or "").lower()
@@ -246,7 +246,7 @@ class Plan(Struct, frozen=True, dict=True):
 
     @property
     def algorithm(self) -> str | None:
-        """The effective algorithm, uppercase, with aliases resolved; None without speculation."""
+        """The effective algorithm in uppercase, with aliases resolved; None without speculation."""
         value = self.value("speculative_algorithm")
         return None if value is None else str(value)
 
@@ -266,7 +266,7 @@ class Plan(Struct, frozen=True, dict=True):
         return self.facts.hardware.device
 
     def place(self, name: str) -> Place:
-        """Return the place of an argument or variable, or else of the deployment."""
+        """Return the place of an argument or variable; if it is not set, the deployment's place."""
         found: RequestedValue | None = self.request.values.get(name) or self.request.env.get(name)
         found = found or self.request.extras.get(name)
         found = found or next(

@@ -1,12 +1,12 @@
 """Arguments that released engines refuse, extracted from their validation (`tools/refusals.py`).
 
-The rows are in `data/refusals.json`, with one JSON element per line, which allows a plan to parse
-only the lines that it needs:
+The rows are in `data/refusals.json`. It has one JSON element per line, so that a plan parses only
+the lines that it needs:
 
 - `versions`: the releases, in ascending order.
 - `sizes`: the numbers of nodes and rows.
-- `index`: by release and argument, the rows that apply only if the argument is set (`*`:
-  unknown).
+- `index`: by release and argument, the rows that apply only if the argument is set (`*`: rows whose
+  arguments are unknown).
 - `nodes`: the expressions.
 - `rows`: each `[condition, message, exception, file, function, [[version, line], …], names]`.
 
@@ -93,7 +93,7 @@ TEXTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "set": lambda value: list(dict.fromkeys(value)),
     }
 )
-"""Functions of one value, and methods with their arguments, by operator."""
+"""Functions of one value, and methods with their arguments, by operator name."""
 
 
 def _tuple(value: Any) -> Any:
@@ -147,8 +147,7 @@ def _argument(plan: Plan, name: str) -> Any:
 
 
 def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
-    """Return a variable as the engine's `environ.py` reads it: the default if it is unset or
-    invalid."""
+    """Return a variable as the engine's `environ.py` reads it; `default` if unset or invalid."""
     text = plan.env(name)
     if text is None or kind == "raw":
         return text if kind == "raw" else default
@@ -162,7 +161,7 @@ def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
 
 
 def _architectures(plan: Plan, draft: str = "") -> Any:
-    """Return the architectures of the target or the draft.
+    """Return the architectures of the target, or of the draft if `draft` is set; else UNKNOWN.
 
     Empty for an unknown draft without Gemma in its path, because the engine tests only for Gemma.
     """
@@ -188,7 +187,7 @@ def _config_key(plan: Plan, name: str, part: str = "") -> Any:
 
 
 def _with_method(plan: Plan, entry: Any) -> Any:
-    """Return a `quantization_config` after `ModelConfig` adds ModelOpt's method to it."""
+    """Return a `quantization_config` with the method that `ModelConfig` adds for ModelOpt."""
     since = ">=0.5.9" if "quant_method" not in mapping(entry) else ">=0.5.10"
     if mapping(entry).get("quant_method") not in (None, "modelopt") or not plan.in_versions(since):
         return entry
@@ -196,7 +195,7 @@ def _with_method(plan: Plan, entry: Any) -> Any:
 
 
 def _worked_out(plan: Plan, name: str) -> Any:
-    """Return the value that `ModelConfig` derives from the arguments and the checkpoint, or
+    """Return a value that `ModelConfig` derives from the arguments and the checkpoint, or
     UNKNOWN."""
     if name == "nvfp4_moe_meta":  # 0.5.23 configs/model_config.py:775
         held = mapping(target_of(plan).raw.get("quantization_config"))
@@ -206,8 +205,7 @@ def _worked_out(plan: Plan, name: str) -> Any:
 
 
 def _platform(hardware: Hardware | None, fact: str) -> Any:
-    """Return a fact of the machine as the engine's functions (sglang/srt/utils/common.py) report
-    it, or UNKNOWN."""
+    """Return a machine fact as the engine's utils/common.py reports it, or UNKNOWN."""
     if hardware is None:
         return UNKNOWN
     vendor, capability = hardware.vendor, hardware.capability
@@ -246,15 +244,15 @@ _LEAVES: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
 
 
 _FAILS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
-"""Exceptions that the engine itself would raise while evaluating. They give no finding."""
+"""Exceptions that the engine itself would raise during evaluation. They give no finding."""
 
 
 _Nodes = Mapping[int, Any] | Sequence[Any]
-"""Nodes by number."""
+"""Expression nodes, by number."""
 
 
 class ConditionEvaluator:
-    """Evaluates nodes for one plan, each only once."""
+    """Evaluates each node at most once for one plan."""
 
     def __init__(self, nodes: _Nodes, plan: Plan) -> None:
         self._nodes = nodes
@@ -329,7 +327,7 @@ class ConditionEvaluator:
         return None if value is UNKNOWN else bool(value)
 
     def _junction(self, found: Sequence[Any], *, final: bool) -> bool | None:
-        """Return the truth of an `and` or `or`; None if unknown. `final`: the truth that decides
+        """Return the truth of an `and` or `or`; None if unknown. An operand that is `final` decides
         it."""
         unknown = False
         for part in found[1:]:
@@ -357,7 +355,7 @@ class ConditionEvaluator:
             return UNKNOWN
 
     def _either(self, found: Sequence[Any]) -> Any:
-        """Return the value of both branches, or UNKNOWN if they differ."""
+        """Return the value on which both branches agree, or UNKNOWN if they differ."""
         then, other = self.value(found[2]), self.value(found[3])
         same = type(then) is type(other) and then == other
         return then if same else UNKNOWN
@@ -389,7 +387,7 @@ class EngineRefusal(Struct, frozen=True):
 
 
 class _Lines(dict[int, Any]):
-    """A range of lines of the data file; each line is parsed on first access."""
+    """A range of the data file's lines, by index. Each line is parsed on first access."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__()
@@ -409,7 +407,7 @@ class _Data(Struct, frozen=True):
     rows: Mapping[int, Any]
 
     def release(self, version: str) -> str | None:
-        """Return the version whose rows apply: itself, else a post-release (`0.5.13.post1` for
+        """Return the version whose rows apply: `version`, else its post-release (`0.5.13.post1` for
         `0.5.13`). None if there are no rows."""
         if version in self.places or "+" in version:  # a fork has different refusals
             return version if version in self.places else None
@@ -446,7 +444,7 @@ def _data() -> _Data:
 
 
 def refusals(plan: Plan) -> Iterator[EngineRefusal]:
-    """Yield each refusal of the plan's release that the set arguments cause, once."""
+    """Yield each refusal of the plan's release that the set arguments and variables cause, once."""
     request = plan.request
     written = {name for name in request.values if name != "model_path"} | set(request.env)
     release = _data().release(request.version) if written else None

@@ -1,9 +1,9 @@
-"""A deployment's request to one engine version, and the server context of its file.
+"""A deployment's request to one engine version, and the server context from its file.
 
 `deployments/sources/requests.py` builds a request from a recipe or from a command in a file.
 
 Manifest readers (`deployments/sources/`) and recipes with `roles:` (`deployments/recipe/`) fill in
-the context; rules about complete deployments read it. Each value has its place in the file. A value
+the context. Rules about complete deployments read it. Each value has its place in the file. A value
 that the file does not state is None; readers add no platform defaults.
 """
 
@@ -29,7 +29,7 @@ class Setting(Struct, frozen=True):
 
 
 class ProbeKind(StrEnum):
-    """The purpose of a probe."""
+    """The kind of a probe, by its Kubernetes or Compose key."""
 
     STARTUP = "startupProbe"
     READINESS = "readinessProbe"
@@ -42,7 +42,7 @@ class Probe(Struct, frozen=True):
     """One probe of a container. Times are in seconds; None means not set (the platform's default).
 
     `path` and `port` belong to the HTTP request. For a command (`exec`, Compose) they come from its
-    first URL, and `command` contains its args. A TCP probe has a port but no path.
+    first URL, and `command` holds its args. A TCP probe has a port but no path.
     """
 
     kind: ProbeKind
@@ -55,18 +55,18 @@ class Probe(Struct, frozen=True):
     timeout: Setting | None = None
     failure_threshold: Setting | None = None
     scheme: str | None = None
-    """`HTTPS` for a request over TLS; None otherwise."""
+    """`HTTPS` for a probe over TLS; None otherwise."""
     host: str | None = None
-    """Host of the request; None for the pod's own address."""
+    """Host that the probe requests; None for the pod's own address."""
     headers: frozenset[str] = frozenset()
-    """Lowercase header names of the request."""
+    """Lowercase names of the headers that the probe sends."""
 
 
 class Volume(Struct, frozen=True):
     """A volume as mounted in one container.
 
     `kind`: `emptyDir`, `hostPath`, `secret`, `persistentVolumeClaim`, `bind`, …. `medium`: `Memory`
-    if it is in memory. `size`: in bytes.
+    for a volume in memory. `size`: in bytes.
     """
 
     mount: Setting
@@ -80,7 +80,7 @@ class Volume(Struct, frozen=True):
 class Scrape(Struct, frozen=True):
     """A scrape of a server's metrics, configured by annotations or by a Prometheus Operator object.
 
-    `name` identifies the source. A path of None means `/metrics`; a port of None means that the
+    `name` identifies its source. If `path` is None, the path is `/metrics`. If `port` is None, the
     file does not state it as a number.
     """
 
@@ -91,10 +91,10 @@ class Scrape(Struct, frozen=True):
 
 
 class Pod(Struct, frozen=True):
-    """Setup of a server's container, and of its pod or service.
+    """Setup of a server's container, and of its pod or Compose service.
 
-    Resources are keyed by name (`nvidia.com/gpu`, `memory`, `cpu`, `rdma/ib`), amounts as in the
-    file. GPUs in Compose's `deploy.resources` also appear under `nvidia.com/gpu`.
+    Resources are keyed by name (`nvidia.com/gpu`, `memory`, `cpu`, `rdma/ib`), with amounts as in
+    the file. GPUs in Compose's `deploy.resources` also appear under `nvidia.com/gpu`.
     """
 
     image: Setting | None = None
@@ -103,9 +103,11 @@ class Pod(Struct, frozen=True):
     probes: tuple[Probe, ...] = ()
     volumes: tuple[Volume, ...] = ()
     shm_size: Setting | None = None
-    """Bytes of `/dev/shm` that a separate key sets (Compose's `shm_size`); None without one."""
+    """Size of `/dev/shm` in bytes, if a separate key such as Compose's `shm_size` sets it; else
+    None."""
     ipc_host: Setting | None = None
-    """True for `hostIPC: true` or `ipc: host`: the container shares the machine's `/dev/shm`."""
+    """True for `hostIPC: true` or `ipc: host`, with which the container shares the machine's
+    `/dev/shm`."""
     grace: Setting | None = None
     """Seconds between SIGTERM and SIGKILL."""
     privileged: Setting | None = None
@@ -115,9 +117,9 @@ class Pod(Struct, frozen=True):
     published: tuple[Setting, ...] = ()
     """Ports that Compose publishes on addresses other than the machine's loopback address."""
     env: Mapping[str, Setting] = {}
-    """Variables whose values are in the file (no `valueFrom`)."""
+    """Environment variables whose values are in the file (no `valueFrom`), by name."""
     secrets: frozenset[str] = frozenset()
-    """Names of variables whose values come from a Secret."""
+    """Names of environment variables whose values come from a Secret."""
     labels: Mapping[str, str] = {}
     scrapes: tuple[Scrape, ...] = ()
     restart: Setting | None = None
@@ -127,22 +129,24 @@ class Pod(Struct, frozen=True):
 
 
 class Service(Struct, frozen=True):
-    """A Kubernetes Service, which gives pods an address. Ports are (port, target port)."""
+    """A Kubernetes Service, which gives pods an address. Each port is (port, target port or
+    None)."""
 
     name: str
     place: Place
     selector: Mapping[str, str]
     ports: tuple[tuple[Setting, Setting | None], ...] = ()
     headless: bool = False
-    """True if the service's name resolves to the pods themselves (`clusterIP: None`) and all their
+    """True if the service's name resolves to the pods themselves (`clusterIP: None`), on all their
     ports."""
 
 
 class Upstream(Struct, frozen=True):
-    """A server that a router's configuration names: `--prefill http://host:port bootstrap`."""
+    """A server that a router's configuration names, as in `--prefill http://host:port
+    bootstrap`."""
 
     role: str
-    """`prefill` or `decode`, or `worker` for a router without disaggregation."""
+    """`prefill` or `decode`; `worker` for a router without disaggregation."""
     host: str | None
     port: Setting | None
     place: Place
@@ -152,7 +156,7 @@ class Upstream(Struct, frozen=True):
 class Router(Struct, frozen=True):
     """A router of the deployment: sglang_router, sgl-model-gateway, mini_lb, or Dynamo's frontend.
 
-    `options` are the router's options, by flag without dashes (`policy`, `pd-disaggregation`).
+    `options` are its options, by flag without dashes (`policy`, `pd-disaggregation`).
     """
 
     name: str
@@ -166,8 +170,8 @@ class Router(Struct, frozen=True):
 class Group(Struct, frozen=True):
     """One deployment: cooperating servers, and the services and routers that connect them.
 
-    `platform` is the kind of object: `LeaderWorkerSet`, `RoleBasedGroup`, `Deployment`, `compose`,
-    `sbatch`, `recipe`, …. Commands with equal groups belong to one deployment.
+    `platform` is its kind: `LeaderWorkerSet`, `RoleBasedGroup`, `Deployment`, `compose`, `sbatch`,
+    `recipe`, …. Commands with equal groups belong to one deployment.
     """
 
     name: str
@@ -181,8 +185,8 @@ class ServerContext(Struct, frozen=True):
     """Context of one server command within its deployment.
 
     - `part`: `leader` or `worker` if the server has one command per kind of host; None if all hosts
-    share one command.
-    - `nodes`: hosts of one server. `replicas`: number of such servers.
+      share one command.
+    - `nodes`: number of hosts per server. `replicas`: number of such servers.
     - `gpus_per_node`: set if the platform states it outside the pod (Slurm).
     """
 
@@ -216,8 +220,8 @@ class RequestedValue(Struct, frozen=True):
     - `name` is the engine's current name (`canonical`), `written` the user's.
     - `value` is what the engine stores. If `known` is False, it is the text of a shell variable
       that cannot be evaluated.
-    - `literal` is the part that the file itself contains, if the rest comes from the environment;
-      None if the file contains everything.
+    - `literal` is the part that the file contains, if the rest comes from the environment; else
+      None.
     """
 
     name: str
@@ -229,7 +233,7 @@ class RequestedValue(Struct, frozen=True):
 
 
 class ArgvToken(Struct, frozen=True):
-    """A token of a command line. `known` is False if the engine receives a different text."""
+    """A command-line token. `known` is False if the engine receives a text other than `text`."""
 
     text: str
     place: Place
@@ -253,20 +257,21 @@ class Request(Struct, frozen=True):
     remarks: tuple[Problem, ...] = ()
     extras: Mapping[str, RequestedValue] = field(default_factory=dict)
     overridden: tuple[RequestedValue, ...] = ()
-    """Arguments that are repeated later. The later value applies."""
+    """Earlier occurrences of repeated arguments. The last occurrence applies."""
     ignored: tuple[RequestedValue, ...] = ()
     """Arguments that slime does not pass on, because it sets them itself."""
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Arguments whose text the parser did not recognize, by the engine's current name, with the
-    reason. Their values are unknown, not the defaults."""
+    """Reasons why the values of some arguments are unknown, by the engine's current name. The
+    parser did not recognize their text, so they may differ from the defaults."""
     unseen: str | None = None
-    """Reason why further arguments may be in an unread file; None if there is no such file."""
+    """Reason why further arguments may be in a file that was not read; None if there is no such
+    file."""
     argv: tuple[ArgvToken, ...] = ()
-    """The args for the parser of the engine version."""
+    """The args that the engine version's parser receives."""
     server_context: ServerContext | None = None
-    """The server context; None if the file describes none."""
+    """Context of the server in its deployment; None if the file describes none."""
     lock_differences: tuple[Problem, ...] = ()
-    """Differences from the recipe's lock."""
+    """Differences between the recipe and its lock."""
     serves_http: bool = True
     """False if the engine's own HTTP server does not run, or might not run."""
 

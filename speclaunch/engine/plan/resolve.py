@@ -44,14 +44,14 @@ from speclaunch.engine.plan.topics.speculation import ADAPTIVE_DECIDED_FIRST
 
 
 def _run_steps(working: Working) -> None:
-    """Run all steps for the version of the request.
+    """Run all steps for the request's engine version.
 
-    The order is the engine's in the three cases in which it matters:
+    The order matches the engine's in the three cases in which it matters:
 
     - Memory is divided before DP attention is reset and before speculation limits the requests.
-    - Attention backends are chosen before the speculative parameters; up to 0.5.4 after them.
-    - Adaptive speculation is turned off before the parameters are resolved; up to 0.5.13 after
-      that.
+    - Attention backends are chosen before the speculative parameters (up to 0.5.4, after them).
+    - Adaptive speculation is switched off before the parameters are resolved (up to 0.5.13, after
+      that).
     """
     resolve_device(working)
     resolve_algorithm(working)
@@ -99,7 +99,7 @@ def resolve(request: Request, facts: Facts) -> Plan:
 
 
 def _as_overridden(request: Request, facts: Facts) -> Facts:
-    """Return the facts after `json_model_override_args`, which applies to target and draft."""
+    """Return the facts with `json_model_override_args` applied to target and draft."""
     name = "json_model_override_args"
     override = request.values.get(name)
     if name in request.unread:

@@ -32,7 +32,7 @@ _SWITCHED = ("DeepseekVL2ForCausalLM", "DeepseekOCRForCausalLM")
 
 
 class ModelConfig(Struct, frozen=True):
-    """A checkpoint's flattened config, or a nested part of the config such as `vision_config`."""
+    """A checkpoint's flattened config, or a nested part such as `vision_config`."""
 
     name: str
     """Name of the checkpoint or of the config part, for error messages."""
@@ -72,8 +72,8 @@ class ModelConfig(Struct, frozen=True):
         return None
 
     def count(self, *keys: str, default: int | None = None, least: int = 1) -> int:
-        """Return the value of the first set key, else `default`. Raises UnknownValueError if the
-        value is invalid or there is none."""
+        """Return the value of the first set key, else `default`. Raises UnknownValueError if there
+        is neither."""
         found = self.optional(*keys, least=least)
         if found is not None:
             return found
@@ -333,11 +333,11 @@ class WeightRole(Enum):
 class Matrix(Struct, frozen=True):
     """A set of `copies` weights, each with `rows` outputs and `columns` inputs.
 
-    - `name`: the module name of the first copy in the checkpoint; it decides whether the weights
-      are quantized.
+    - `name`: the first copy's module name in the checkpoint; it decides whether the weights are
+      quantized.
     - `linear`: False for weights that no method quantizes: norms, biases, embeddings.
     - `most`: the maximum number of parts, such as the number of KV heads.
-    - `bytes`: the element size, if it does not follow from the model's dtype.
+    - `bytes`: the element size, if not the dtype's.
     """
 
     name: str
@@ -428,8 +428,7 @@ def attention(
 def latent_attention(
     config: ModelConfig, name: str, *, inputs: int = 0, indexed: bool = True
 ) -> Iterator[Matrix]:
-    """Yield the matrices of multi-head latent attention and, if `indexed`, of its sparse-attention
-    indexer."""
+    """Yield the matrices of multi-head latent attention, and of its indexer if `indexed`."""
     hidden, heads = config.hidden, config.heads
     inputs = inputs or hidden
     nope, rope = config.count("qk_nope_head_dim"), config.count("qk_rope_head_dim", least=0)

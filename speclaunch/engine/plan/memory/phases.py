@@ -1,5 +1,5 @@
-"""Simulates the engine's start phase by phase, to predict which values of `mem_fraction_static`
-work and which message an out-of-memory failure prints.
+"""Simulates the engine's start phase by phase, to predict the working range of
+`mem_fraction_static` and the message of a failure.
 
 `topics/gpu.py` decides whether the draft is loaded before or after the pool.
 """
@@ -139,7 +139,7 @@ class FractionDirection(StrEnum):
 
 
 class Terms(Struct, frozen=True):
-    """All sizes that, together with a fraction, determine how one rank starts."""
+    """All sizes that determine, for a fraction, how one rank starts."""
 
     device: Device
     target_weights: SizeEstimate
@@ -231,8 +231,7 @@ class FractionOutcome(Struct, frozen=True):
     def turn(self) -> FractionDirection | None:
         """The required change of the fraction; None if it works.
 
-        Weights and pool must fit with likely sizes. Graphs and activations must fit with minimum
-        sizes.
+        Weights and pool must fit with likely sizes, graphs and activations with minimum sizes.
         """
         found = self.likely.failure
         if found is not None and found.turn is not FractionDirection.LOWER:
@@ -455,8 +454,7 @@ def working_range(turn: Callable[[float], FractionDirection | None]) -> tuple[fl
 def likely_range(
     plan: Plan, terms: Terms, share: float | None = None
 ) -> tuple[float, float] | None:
-    """Return the smallest and the largest fraction that work with estimates scaled to `share`
-    (None: the expected share); None if none works."""
+    """Return `working_range` with estimates scaled to `share` (None: the expected share)."""
     part = _bounded(plan, terms, share)
     return working_range(lambda tried: direction(run(plan, part, tried)))
 

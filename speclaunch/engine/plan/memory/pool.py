@@ -21,7 +21,7 @@ _INDEX_BYTES = 4
 
 
 class SlotSettings(Struct, frozen=True):
-    """Settings that, together with the pool's tokens, determine the number of requests."""
+    """Settings that determine the number of requests for a number of tokens."""
 
     explicit: int | None
     """`max_running_requests`: the user's value, or 48 with speculation; None otherwise."""
@@ -59,8 +59,8 @@ def slot_settings(plan: Plan, context: int) -> SlotSettings:
 
 
 def _extra(plan: Plan) -> int:
-    """Return `extra`, as `get_req_to_token_extra_context_len` computes it: 0.5.16
-    allocation_sizing.py, 0.5.13 mem_cache/common.py:194, 0.5.1 model_runner.py:1249."""
+    """Return `extra` (`get_req_to_token_extra_context_len`): 0.5.16 allocation_sizing.py, 0.5.13
+    mem_cache/common.py:194, 0.5.1 model_runner.py:1249."""
     drafts = number(plan, "speculative_num_draft_tokens", 0) if plan.algorithm else 0
     if plan.in_versions("<0.5.1"):
         return 4
@@ -118,7 +118,7 @@ def _estimated(settings: SlotSettings, tokens: int) -> int:
 
 
 class PoolSettings(Struct, frozen=True):
-    """Settings that, together with the available memory, determine the pool's size."""
+    """Settings that determine the pool's size for an amount of memory."""
 
     cell: int
     """Bytes per token in the engine's budget."""

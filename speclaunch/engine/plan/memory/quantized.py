@@ -28,7 +28,7 @@ _REPEATED_GROUP = lazy(r"\)[*+{]")
 
 
 class ExcludedModules(Struct, frozen=True):
-    """Modules that are not quantized, by names, parts of names, and patterns (`re:…`, `*`).
+    """Modules that are not quantized: names, parts of names, and patterns (`re:…`, `*`).
 
     Excluding a module also excludes the modules within it.
     """

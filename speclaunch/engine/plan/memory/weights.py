@@ -205,7 +205,7 @@ def loaded_in(plan: Plan, stored: Quantised, element: int, ranks: Ranks) -> Load
     """Return the in-memory weight format of a plan's version. Raises UnknownValueError.
 
     `create_weights` of srt/layers/quantization/mxfp4.py pads both sizes to multiples of 128 on
-    Blackwell (256 up to 0.5.17). Elsewhere it pads only the expert size, to 64.
+    Blackwell (256 up to 0.5.17), elsewhere only the expert size, to 64.
     """
     hardware = plan.facts.hardware
     aligned = (64, 1)

@@ -62,14 +62,14 @@ def resolve_attention(working: Working) -> None:
 def is_chosen_by_the_runner(working: Working) -> bool:
     """True if the model runner chooses the backend, after page size and parameters are final.
 
-    See 0.5.4 model_executor/model_runner.py:545. From 0.5.4.post1 server_args.py:1057 chooses the
-    backend before both.
+    See 0.5.4 model_executor/model_runner.py:545. From 0.5.4.post1 on, server_args.py:1057 chooses
+    the backend before both.
     """
     return working.in_versions("<0.5.4.post1")
 
 
 def resolve_runner_attention(working: Working) -> None:
-    """Apply the model runner's choice up to 0.5.4: the platform's default."""
+    """Apply the model runner's choice: the platform's default (up to 0.5.4)."""
     _choose(working)
     _hierarchical_cache(working)
 
@@ -112,7 +112,7 @@ def _choose(working: Working) -> None:
 
 
 def _same_for_both(working: Working) -> None:
-    """Merge equal prefill and decode backends into one for both phases (0.5.1 and later)."""
+    """Set the common backend if both phases use the same one (0.5.1 and later)."""
     prefill = working.value(PREFILL)
     if prefill is None or prefill != working.value(DECODE) or working.in_versions("<0.5.1"):
         return
@@ -152,7 +152,8 @@ def _why_default(working: Working) -> str:
 
 
 def _default(working: Working) -> str:
-    """Return the default backend for platform and attention kind (`_get_default_attn_backend`)."""
+    """Return the default backend for the platform and attention kind
+    (`_get_default_attn_backend`)."""
     if working.device == "cpu":
         if not working.in_versions(OWN_CPU_DEFAULTS):
             return "torch_native"
@@ -208,8 +209,8 @@ def _default_of_heads(working: Working) -> str:
 
 
 def _topk(working: Working) -> Any:
-    """Return the topk that determines the backend: the resolved value if the runner chooses, else
-    the user's."""
+    """Return the topk that determines the backend: the resolved one if the runner chooses the
+    backend, else the user's."""
     name = "speculative_eagle_topk"
     return working.value(name) if is_chosen_by_the_runner(working) else working.user_value(name)
 
@@ -217,8 +218,8 @@ def _topk(working: Working) -> Any:
 def _chain_or_none(working: Working) -> bool:
     """True if topk is unset, or if topk and page size are 1 (`is_no_spec_infer_or_topk_one`).
 
-    The page size is the user's, or the one that the model forces. If the runner chooses the
-    backend, the size is already resolved; otherwise an unset size counts as 1 (from 0.5.4.post1,
+    The page size is the user's or the one that the model forces. If the runner chooses the backend,
+    the size is already resolved. Otherwise an unset size counts as 1 (0.5.4.post1 and later,
     utils/common.py:2625).
     """
     topk = _topk(working)
@@ -226,8 +227,8 @@ def _chain_or_none(working: Working) -> bool:
 
 
 def _trtllm_is_default(working: Working, major: int) -> bool:
-    """True if trtllm_mha is the default: on Blackwell from 0.5.6.post1; from 0.5.7 not if
-    speculation is on and topk is unset."""
+    """True if trtllm_mha is the default: on Blackwell (0.5.6.post1 and later), except with
+    speculation and topk unset (0.5.7 and later)."""
     if working.in_versions("<0.5.6.post1") or not _chain_or_none(working):
         return False
     if working.in_versions("<0.5.7"):
@@ -262,8 +263,8 @@ def _fp8_e5m2(working: Working) -> None:
 
 
 def _hierarchical_cache(working: Working) -> None:
-    """Replace fa3 for decoding if a hierarchical cache is enabled, because they exclude each other
-    (0.5.1 to 0.5.13)."""
+    """Replace fa3 for decoding if the incompatible hierarchical cache is enabled (0.5.1 to
+    0.5.13)."""
     with working.deciding(DECODE):
         if not working.in_versions(FA3_GIVES_WAY) or working.value(DECODE) is not None:
             return
@@ -313,8 +314,8 @@ def resolve_draft_attention(working: Working) -> None:
 
 
 def _draft_by_model(working: Working) -> tuple[str, str] | None:
-    """Return the draft backend that the target's model requires, and its source; None if it
-    requires none (0.5.17 and later)."""
+    """Return the draft backend that the target's model requires, and its source; None if there is
+    none (0.5.17 and later)."""
     if working.in_versions("<0.5.17") or not working.may_be((*NEMOTRON_H, *_MINIMAX_M3, *_KIMI)):
         return None
     architecture, algorithm = working.architecture, str(working.algorithm)
@@ -330,8 +331,8 @@ def _draft_by_model(working: Working) -> tuple[str, str] | None:
 
 
 def _nemotron_h(working: Working, algorithm: str) -> tuple[str, str] | None:
-    """Return the draft's backend and source from Nemotron-H's defaults (0.5.19 and later), or
-    None."""
+    """Return the draft backend of Nemotron-H's defaults, and its source (0.5.19 and later); None if
+    there is none."""
     if not nemotron_h_has_defaults(working):
         return None
     source = "0.5.23 arg_groups/model_overrides/nemotron_h.py:139, 0.5.19 :113"
@@ -351,7 +352,7 @@ def _is_nvfp4(working: Working) -> bool:
 def _of_dflash(working: Working) -> None:
     """Set the backend of a DFLASH draft: the user's, else the target's prefill backend.
 
-    A backend that the draft worker does not support is replaced, even the user's
+    Replaces even the user's backend if the draft worker does not support it
     (`_resolve_dflash_draft_attention_backend`, 0.5.15 and later).
     """
     if working.in_versions("<0.5.15") or working.algorithm != "DFLASH":

@@ -1,6 +1,6 @@
 """Resolves attention backends by the target's architecture, and the page size.
 
-The page size is the user's, the default, or one that a backend forces.
+The page size is the user's or the default, unless a backend forces another size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PAGE = "page_size"
 
 
 def force_page(working: Working, size: int, what: str) -> None:
-    """Set the page size, overriding the user's value."""
+    """Set the page size that `what` needs, overriding the user's value."""
     explicit = working.user_value(PAGE)
     source = (
         "sglang 0.5.23 arg_groups/overrides.py:1143, 0.5.3 server_args.py:985, "
@@ -85,7 +85,8 @@ def _require_page_size(working: Working, sizes: tuple[int, ...], backend: str) -
 
 
 def _fa4(working: Working, both: str | None, decode: str | None, prefill: str | None) -> None:
-    """Force pages of 128 tokens for fa4 (0.5.4 and later; from 0.5.5 not for latent attention)."""
+    """Force pages of 128 tokens for fa4 (0.5.4 and later), but not for latent attention (0.5.5 and
+    later)."""
     used = (both, decode, prefill) if working.in_versions(">=0.5.15") else (prefill,)
     if "fa4" not in used or working.in_versions("<0.5.4"):
         return
@@ -113,13 +114,13 @@ def _default(working: Working) -> int:
 
 
 _Choose = Callable[[Working, str], None]
-"""Sets the backend for a model; the second argument is the source in the engine."""
+"""A function that sets the backend for a model. Its second argument is the source in the engine."""
 
 
 def by_model(working: Working) -> None:
-    """Apply the engine's model-specific adjustments (0.5.1 and later).
+    """Apply the engine's model-specific backends and page sizes (0.5.1 and later).
 
-    On a CPU the backend is already chosen, and the adjustments only set the page size.
+    On a CPU the backend is already chosen, so only the page size is set.
 
     Raises UnknownValueError for models whose rules are not modeled here.
     """
@@ -151,7 +152,7 @@ def not_set(working: Working) -> bool:
 
 
 def _major(working: Working) -> int:
-    """Return the major compute capability (Hopper 9, Blackwell 10 or 12); 0 for other devices."""
+    """Return the major compute capability (Hopper: 9, Blackwell: 10 or 12); 0 for other devices."""
     return working.capability // 10
 
 
@@ -167,7 +168,7 @@ def _why(working: Working) -> str:
 
 
 def _deepseek(working: Working, source: str) -> None:
-    """Set the backend of DeepSeek V3 and related models: sparse attention, or trtllm_mla on
+    """Set the backend of DeepSeek V3 and related models: the sparse one, or trtllm_mla on
     Blackwell."""
     if working.in_versions("<0.5.3"):
         return
@@ -180,7 +181,7 @@ def _deepseek(working: Working, source: str) -> None:
 
 
 def _sparse(working: Working) -> None:
-    """Set the backend and pages of 64 for DeepSeek V3.2. 0.5.3 to 0.5.5 also force DP attention."""
+    """Set the backend and page size of DeepSeek V3.2. 0.5.3 to 0.5.5 also force DP attention."""
     source = "sglang 0.5.23 arg_groups/model_overrides/deepseek_v2.py:103, 0.5.3 server_args.py:946"
     if not_set(working):
         _take(working, "dsa" if working.in_versions(">=0.5.13") else "nsa", source)
@@ -269,7 +270,7 @@ def _deepseek_v4(working: Working, source: str) -> None:
 
 
 def _nemotron_h(working: Working, source: str) -> None:
-    """Set the backend for the attention layers of a Mamba hybrid (triton from 0.5.19 on)."""
+    """Set the backend for Nemotron-H's attention layers (triton from 0.5.19 on)."""
     major = _major(working)
     if working.in_versions("<0.5.19"):
         if major == 10 and working.value(BOTH) is None:
@@ -305,7 +306,7 @@ def _iquest(working: Working, source: str) -> None:
 
 
 def _blackwell(backend: str) -> _Choose:
-    """Return a function that sets `backend` on Blackwell if no backend is set."""
+    """Return a function that sets `backend` on Blackwell if none is set for both phases."""
 
     def choose(working: Working, source: str) -> None:
         if working.value(BOTH) is None and _major(working) == 10:
@@ -321,8 +322,8 @@ def _granite(working: Working, source: str) -> None:
 
 
 def _qwen_hybrid(working: Working, source: str) -> None:
-    """Set triton for Qwen3-Next and Qwen3.5 on Blackwell, or trtllm_mha if its page sizes are
-    allowed."""
+    """Set trtllm_mha for Qwen3-Next and Qwen3.5 on Blackwell if its page sizes are allowed, else
+    triton."""
     if working.value(BOTH) is not None or _major(working) != 10:
         return
     if working.in_versions("<0.5.10"):
@@ -353,14 +354,14 @@ def _trtllm_has_its_pages(working: Working) -> bool:
 
 
 def drafts_chains(working: Working) -> bool:
-    """True if the algorithm counts as chain drafting although topk is unset: DFLASH from 0.5.23
+    """True if the algorithm counts as chain drafting even if topk is unset: DFLASH from 0.5.23
     on."""
     algorithm = working.user_value("speculative_algorithm")
     return working.in_versions(">=0.5.23") and str(algorithm).upper() == "DFLASH"
 
 
 def _nothing(_: Working, __: str) -> None:
-    """Do nothing, because the engine's rule affects no backend or only other platforms."""
+    """Do nothing: the engine's rule affects no backend, or only other platforms."""
 
 
 _OWN = "0.5.23 arg_groups/model_overrides"

@@ -1,7 +1,6 @@
 """Resolves the decode batch sizes and prefill token counts that get a CUDA graph.
 
-Prefill graphs use memory, and many features switch them off. The list of their sizes exists even
-then.
+Prefill graphs use memory, and many features switch them off. Their sizes are resolved even then.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def resolve_sizes(working: Working) -> None:
-    """Set the list of graph sizes, and its maximum, after the maximum has a default."""
+    """Set the decode graph sizes and their maximum, which must have a default."""
     with working.deciding(SIZES, MOST):
         if working.in_versions("<0.5.3"):
             source = (
@@ -72,7 +71,7 @@ def _describe_sizes(sizes: list[int], how: str) -> str:
 def _listed(working: Working, most: int) -> list[int]:
     """Return the sizes of `_generate_decode_cuda_graph_batch_sizes` (0.5.3 and later).
 
-    With any algorithm set, small sizes are closer together, which reduces padding.
+    With speculation, small sizes are closer together, which reduces padding.
     """
     if working.value("disable_cuda_graph_padding"):
         sizes = span(1, most)
@@ -89,7 +88,7 @@ def _listed(working: Working, most: int) -> list[int]:
 
 
 def _for_a_cpu(working: Working) -> None:
-    """Limit compiled CPU graphs to `torch_compile_max_bs` (0.5.10 and later)."""
+    """Limit the sizes of compiled CPU graphs to `torch_compile_max_bs` (0.5.10 and later)."""
     explicit = working.user_value(SIZES)
     if explicit is not None:
         most = max(explicit)
@@ -109,7 +108,7 @@ def _for_a_cpu(working: Working) -> None:
 
 
 def _by_the_runner(working: Working) -> list[int]:
-    """Return the model runner's list up to 0.5.2 (cuda_graph_runner.py:
+    """Return the model runner's sizes up to 0.5.2 (cuda_graph_runner.py:
     get_batch_sizes_to_capture)."""
     explicit, most = working.user_value(SIZES), working.value(MOST)
     sizes: list[int] = list(explicit) if explicit is not None else _runner_default(working)
@@ -138,9 +137,9 @@ def _runner_default(working: Working) -> list[int]:
 
 
 def captured_sizes(plan: Plan) -> tuple[int, ...]:
-    """Return the captured batch sizes. Raises UnknownValueError.
+    """Return the batch sizes of the captured decode graphs. Raises UnknownValueError.
 
-    Omits sizes beyond the running requests, and those that the ranks of a batch cannot divide
+    Omits sizes above the running requests, and sizes that a batch's ranks cannot divide evenly
     (0.5.23 model_executor/runner/base_cuda_graph_runner.py:65).
     """
     working = Working.of(plan)
@@ -162,7 +161,7 @@ def captured_sizes(plan: Plan) -> tuple[int, ...]:
 
 
 def _alignment(working: Working, ranks: int) -> tuple[int, int]:
-    """Return the required divisor of a batch's tokens, and the tokens per request."""
+    """Return the number that must divide a batch's tokens, and the tokens per request."""
     if working.in_versions("<0.4.10"):
         return 1, 1
     base, width = 1, 1
@@ -220,11 +219,11 @@ def _piecewise(working: Working) -> None:
 
 
 _Refusals = Iterator[tuple[bool, str]]
-"""Features that exclude prefill graphs: True if active, and the feature's name."""
+"""Pairs for each feature that excludes prefill graphs: True if active, and the feature's name."""
 
 
 def _first_refusal(refusals: _Refusals) -> str | None:
-    """Return the first active feature that excludes prefill graphs; None if there is none."""
+    """Return the name of the first active feature in `refusals`; None if none is active."""
     return next((what for refused, what in refusals if refused), None)
 
 
@@ -262,8 +261,8 @@ def _refuses_piecewise(working: Working) -> _Refusals:
 
 
 def _prefill_backend(working: Working) -> tuple[str, str]:
-    """Return the prefill graph backend and the reason: `_parse_cuda_graph_config` and later steps
-    (0.5.14 and later)."""
+    """Return the prefill graph backend and the reason, as `_parse_cuda_graph_config` and later
+    steps set it (0.5.14 and later)."""
     explicit = user_backend(working)
     if explicit is not None:
         return explicit, "set by the user"
@@ -291,7 +290,7 @@ def _prefill_backend(working: Working) -> tuple[str, str]:
 
 
 def user_backend(working: Working) -> str | None:
-    """Return the prefill graph backend that the user set, or Inkling's default; None otherwise."""
+    """Return the prefill graph backend set by the user, else Inkling's default, else None."""
     config = working.user_value("cuda_graph_config")
     if isinstance(config, str):
         raise UnknownValueError("cuda_graph_config could not be parsed")
@@ -328,7 +327,8 @@ def _uses_compiled_graphs(working: Working) -> bool:
 
 
 def _refuses_breakable(working: Working) -> _Refusals:
-    """Yield the conditions of `_disable_breakable_cudagraph_if_incompatible` (0.5.15 and later)."""
+    """Yield features that exclude breakable graphs (`_disable_breakable_cudagraph_if_incompatible`,
+    0.5.15 and later)."""
     moe = working.value("moe_a2a_backend") or "none"
     if working.in_versions(">=0.5.16"):
         yield working.number("dcp_size", 1) > 1, "dcp_size"
@@ -383,8 +383,7 @@ def resolve_prefill_sizes(working: Working) -> None:
 
 
 def settle_prefill_graphs(working: Working) -> None:
-    """Apply changes to prefill graphs that depend on attention backends and chunks, but not on the
-    fraction.
+    """Apply changes to prefill graphs that depend on attention backends and chunks.
 
     DeepSeek V3 with trtllm_mla runs without prefill graphs (0.5.15 and later). If DP attention
     divides the chunk, no graph has more tokens than the divided chunk (0.5.16 and later).
@@ -430,8 +429,8 @@ def _set_prefill_sizes(working: Working, sizes: list[int]) -> None:
 
 
 def _prefill_sizes(working: Working, most: int) -> list[int]:
-    """Return the sizes of `generate_prefill_cuda_graph_batch_sizes`. From 0.5.17, DeepEP rounds
-    them up to multiples of 8."""
+    """Return the sizes of `generate_prefill_cuda_graph_batch_sizes`. DeepEP rounds them up to
+    multiples of 8 (0.5.17 and later)."""
     aligned = _aligned(working)
     if aligned:
         most = int(working.user_value(PREFILL_MOST) or 2048)  # not chosen yet
@@ -440,7 +439,7 @@ def _prefill_sizes(working: Working, most: int) -> list[int]:
 
 
 def _aligned(working: Working) -> bool:
-    """True if DeepEP requires multiples of 8 and the list is built before its maximum is chosen."""
+    """True if DeepEP requires multiples of 8, which are listed before their maximum is chosen."""
     deepep = working.in_versions(">=0.5.17") and working.value("moe_a2a_backend") == "deepep"
     return deepep and working.value(BACKEND) == "breakable"
 

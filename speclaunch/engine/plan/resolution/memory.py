@@ -1,6 +1,6 @@
 """Resolves sizes that depend on GPU memory: prefill chunks, graphs, and `mem_fraction_static`.
 
-The fraction is the share that remains after the engine's reserve. In every version these steps run
+The fraction is the share of memory that remains after the engine's reserve. These steps always run
 before the speculative handler, so its default of 48 running requests has no effect here.
 """
 
@@ -40,13 +40,13 @@ class Reserve:
         self._parts: list[str] = []
 
     def add(self, mib: float, what: str) -> None:
-        """Add `mib` for a purpose (`what`)."""
+        """Add `mib` MiB for `what`."""
         if mib:
             self.mib += mib
             self._parts.append(f"{mib:g} {what}")
 
     def at_least(self, mib: float, what: str) -> None:
-        """Raise the reserve to a minimum."""
+        """Raise the reserve to at least `mib` MiB for `what`."""
         if self.mib < mib:
             self.mib = mib
             self._parts.append(f"raised to {mib:g} {what}")
@@ -56,7 +56,7 @@ class Reserve:
 
 
 def resolve_fraction(working: Working) -> None:
-    """Set the default of `mem_fraction_static`."""
+    """Set `mem_fraction_static` if the user did not."""
     with working.deciding(FRACTION):
         if working.user_value(FRACTION) is None:
             _fraction(working)
@@ -87,7 +87,7 @@ def _fraction(working: Working) -> None:
 
 
 def _by_the_ranks(working: Working, memory: int | None) -> None:
-    """Set the fraction as 0.4.6 does, by the number of ranks alone (server_args.py:247)."""
+    """Set the fraction as 0.4.6 does, by rank count and GPU memory (server_args.py:247)."""
     ranks = working.number("tp_size", 1) * working.number("pp_size", 1)
     fraction, why = 0.88, f"0.88 for {counted(ranks, 'rank')}"
     if memory is not None and memory <= 81920:
@@ -125,7 +125,7 @@ def _reserve_by_class(working: Working, memory: int) -> Reserve:
 
 
 def _reserve(working: Working, memory: int | None) -> Reserve:
-    """Return the reserve of 0.5.3 and later: the sum of activations, graphs and ranks."""
+    """Return the reserve of 0.5.3 and later, mainly for activations, graphs and ranks."""
     if working.in_versions(">=0.5.16") and working.plan.env_flag(
         "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"
     ):
@@ -189,7 +189,7 @@ def _for_graphs(working: Working, reserve: Reserve) -> None:
 
 
 def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:
-    """Add the reserve for prefill graphs, which depends on the length of their list."""
+    """Add the reserve for prefill graphs, which depends on their number."""
     if not gpu.prefill_is_captured(working):
         return
     if working.in_versions(gpu.BACKENDS_BY_PHASE):
@@ -222,7 +222,7 @@ def _by_the_count(working: Working, reserve: Reserve) -> None:
 
 
 def _for_speculation(working: Working, reserve: Reserve) -> None:
-    """Add the reserve for the draft (up to 0.5.13), on top of the minimum."""
+    """Add the reserve for the draft (up to 0.5.13) after the minimum is applied."""
     if working.in_versions("<0.5.8") and gpu.prefill_is_captured(working):
         tokens = int(working.value(PREFILL_MOST))
         part = 8 if working.in_versions(">=0.5.7") else 4
@@ -250,8 +250,8 @@ def _has_a_vision_encoder(working: Working) -> bool:
 
 
 def _vision_factor(working: Working) -> float:
-    """Return the factor of `adjust_mem_fraction_for_vlm`, which depends on the vision encoder's
-    size relative to ViT-L/14."""
+    """Return the factor of `adjust_mem_fraction_for_vlm`. It depends on the vision encoder's size
+    relative to ViT-L/14."""
     vision = working.target.config.get("vision_config")
     if not isinstance(vision, Mapping):
         if working.target.config:
@@ -266,8 +266,7 @@ def _vision_factor(working: Working) -> float:
 def resolve_long_contexts(working: Working) -> None:
     """Reduce the fraction for aiter, which needs workspace for long contexts.
 
-    Also reduces the user's fraction (0.5.4 server_args.py:1262; earlier releases in the model
-    runner).
+    Also reduces the user's fraction (0.5.4 server_args.py:1262, earlier in the model runner).
     """
     with working.deciding(FRACTION):
         if working.in_versions("<0.4.10"):
@@ -300,8 +299,7 @@ _QWEN3_VL = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGenerat
 
 
 def resolve_memory(working: Working) -> None:
-    """Resolve chunk, graph sizes, prefill graphs and fraction. Each depends on those before
-    it."""
+    """Resolve chunk, graph sizes, prefill graphs and fraction. Each depends on the earlier ones."""
     with working.deciding(CHUNK):
         if working.user_value(CHUNK) is None:
             _chunk(working)
@@ -316,7 +314,7 @@ def resolve_memory(working: Working) -> None:
 
 
 def _chunk(working: Working) -> None:
-    """Set `chunked_prefill_size` by GPU memory in MiB."""
+    """Set the default of `chunked_prefill_size` by GPU memory."""
     memory = working.gpu_memory
     source = (
         "sglang 0.5.23 arg_groups/memory_hook.py:88, 0.5.3 server_args.py:628, "
@@ -343,7 +341,7 @@ def _chunk(working: Working) -> None:
 
 
 def _by_class(memory: int, steps: list[tuple[int, int]], otherwise: int) -> tuple[int, str]:
-    """Return the size for a GPU, and its class as text: `GPUs of 60 to 90 GiB (this has 81559
+    """Return the size for a GPU, and the GPU's class: `GPUs of 60 to 90 GiB (this has 81559
     MiB)`."""
     least = 0
     for below, size in steps:
@@ -355,7 +353,7 @@ def _by_class(memory: int, steps: list[tuple[int, int]], otherwise: int) -> tupl
 
 
 def _largest_graph(working: Working) -> None:
-    """Set the default size of the largest decode graph, or None if the runner's own list sets
+    """Set the default size of the largest decode graph; None if the runner's own list decides
     it."""
     memory = working.gpu_memory
     ranks = working.number("tp_size", 1)
@@ -393,7 +391,8 @@ def _largest_graph(working: Working) -> None:
 
 
 def _up_to_the_requests(working: Working) -> None:
-    """Extend Qwen3-VL's graphs to all its requests on large Hopper GPUs (0.5.20 and later)."""
+    """Extend Qwen3-VL's graphs to `max_running_requests` on large Hopper GPUs (0.5.20 and
+    later)."""
     running = working.user_value(RUNNING)
     if working.in_versions("<0.5.20") or running is None or int(running) > 512:
         return

@@ -1,6 +1,6 @@
 """Resolves settings from the target's config and kind: context, dtype, prefix cache, adapters.
 
-Targets with linear-attention layers (Mamba, gated delta nets) cache their states next to the KV
+Targets with linear-attention layers (Mamba, gated delta nets) cache recurrent states next to the KV
 cache. This can exclude the overlap schedule or the prefix cache.
 """
 
@@ -37,8 +37,8 @@ def is_multimodal(working: Working) -> bool:
 
 
 def _has_a_nested_config(working: Working) -> bool:
-    """True for a text model whose config is nested in another config, which also makes it
-    multimodal (0.5.10 and later)."""
+    """True if the text model's config is nested, which also makes the target multimodal (0.5.10 and
+    later)."""
     target = working.target
     if target.config:
         return any(isinstance(target.config.get(key), dict) for key in _NESTED[:-1])
@@ -46,7 +46,7 @@ def _has_a_nested_config(working: Working) -> bool:
 
 
 def of_config(working: Working, name: str) -> Any:
-    """Return the value of a key in the target's config. Raises UnknownValueError if there is no
+    """Return a value from the target's config, or None. Raises UnknownValueError without a
     config."""
     if not working.target.config:
         raise UnknownValueError("the config of the target is unknown")
@@ -76,13 +76,13 @@ NEMOTRON_H = (
     "NemotronHPuzzleForCausalLM",
     "NemotronH_Omni_Reasoning_V3",
 )
-"""Architectures with separate defaults (0.5.19 arg_groups/model_overrides/nemotron_h.py:20; the
-last one from 0.5.20)."""
+"""Nemotron-H architectures that have their own defaults (0.5.19
+arg_groups/model_overrides/nemotron_h.py:20; the last one from 0.5.20)."""
 
 
 def nemotron_h_has_defaults(working: Working) -> bool:
-    """True if the engine chooses the backends for Nemotron-H with speculation: on Blackwell, if the
-    user sets none for the target.
+    """True if the engine chooses Nemotron-H's backends for speculation: on Blackwell, if the user
+    sets none for the target.
 
     See 0.5.23 arg_groups/model_overrides/nemotron_h.py:125, 0.5.19 :99.
     """
@@ -98,8 +98,8 @@ def nemotron_h_has_defaults(working: Working) -> bool:
 
 
 def nemotron_h_verifies_on_trtllm(working: Working) -> bool:
-    """True if the engine chooses trtllm_mha with pages of 64 and a state buffer for Nemotron-H: for
-    a chain on SM100.
+    """True if the engine chooses trtllm_mha, pages of 64 and a state buffer for Nemotron-H: for a
+    chain on SM100.
 
     See 0.5.23 arg_groups/model_overrides/nemotron_h.py:128, 0.5.19 :102.
     """
@@ -126,7 +126,7 @@ _KDA = {
     "KimiK3ForConditionalGeneration",
     "Glm5NextForConditionalGeneration",
 }
-"""Models with Kimi's linear attention, for targets whose config is unknown."""
+"""Architectures with Kimi's linear attention, for targets whose config is unknown."""
 
 
 CONTEXT = "context_length"
@@ -140,7 +140,7 @@ _IN_BFLOAT16 = (
 
 
 def resolve_model_defaults(working: Working) -> None:
-    """Set the effective context length and data type, as `ModelConfig` does.
+    """Set the effective context length and dtype, as `ModelConfig` does.
 
     A value remains unchanged if a fact that determines it is missing.
     """
@@ -152,7 +152,7 @@ def resolve_model_defaults(working: Working) -> None:
 
 
 def _context(working: Working) -> None:
-    """Set the context length the model was trained for (`_derive_context_length`)."""
+    """Set the context length that the target's config implies (`_derive_context_length`)."""
     own = working.target.context_in(working.plan.request.version)
     if own is None:
         return
@@ -164,9 +164,9 @@ def _context(working: Working) -> None:
 
 
 def dtype_of_both(working: Working) -> str | None:
-    """Return the data type that the engine forces on target and draft; None if it forces none.
+    """Return the dtype that the engine forces on target and draft; None if it forces none.
 
-    It overrides the user and both configs, for GPT-OSS in mxfp4 (0.5.1 and later), Mistral Large 3
+    It overrides the user and both configs for GPT-OSS in mxfp4 (0.5.1 and later), Mistral Large 3
     and Pixtral (0.5.6.post1 and later). Raises UnknownValueError.
     """
     if working.in_versions("<0.5.1") or not working.may_be(_IN_BFLOAT16):
@@ -183,7 +183,7 @@ def dtype_of_both(working: Working) -> str | None:
 
 
 def _dtype(working: Working) -> None:
-    """Set the config's dtype, with float32 replaced by a 16-bit type (`_get_and_verify_dtype`)."""
+    """Resolve the dtype; auto replaces float32 with a 16-bit type (`_get_and_verify_dtype`)."""
     both = dtype_of_both(working)
     if both is not None:
         why = f"the engine serves {working.architecture} and its draft in {both}"
@@ -219,7 +219,7 @@ RADIX = "disable_radix_cache"
 
 
 def resolve_disaggregation(working: Working) -> None:
-    """Switch off features on the two servers of a disaggregated pair.
+    """Switch off features on the servers of a disaggregated pair.
 
     By default the decode server has no prefix cache. In some releases the prefill server has no
     graphs.
@@ -287,7 +287,7 @@ def _graphs(working: Working) -> None:
 
 
 def _without_graphs(working: Working) -> bool:
-    """True if a prefill server has no graphs at all in this version."""
+    """True if a prefill server runs without any CUDA graphs in this version."""
     if working.in_versions(">=0.5.16"):
         return False  # decode graphs only
     if working.in_versions(">=0.5.13") or working.in_versions("<0.5.6"):
@@ -314,7 +314,7 @@ def _sampling(working: Working) -> None:
 
 
 def _adapters(working: Working) -> None:
-    """Enable LoRA if the user names any adapter (0.4.10 and later)."""
+    """Enable LoRA if `lora_paths` names an adapter (0.4.10 and later)."""
     name = "enable_lora"
     with working.deciding(name):
         if (
@@ -392,7 +392,7 @@ def _strategy(working: Working) -> None:
 
 
 def _has_a_buffer(working: Working) -> bool:
-    """True if the state cache gets a buffer: settings need it, and the model supports it."""
+    """True if the state cache gets a buffer, which settings need and the model supports."""
     if working.value(RADIX):
         return False
     requested = not working.value(OVERLAP) or (working.value("page_size") or 1) > 1
@@ -401,8 +401,8 @@ def _has_a_buffer(working: Working) -> bool:
 
 
 def _without_buffer(working: Working) -> None:
-    """Switch off the state cache, or the features that it excludes (`_handle_mamba_radix_cache`,
-    0.5.9 to 0.5.13)."""
+    """Switch off the prefix cache, or the features that cached states exclude
+    (`_handle_mamba_radix_cache`, 0.5.9 to 0.5.13)."""
     if working.architecture in _NO_STATES_CACHED and not (
         working.in_versions(">=0.5.13") and working.architecture == _NO_STATES_CACHED[1]
     ):
@@ -430,8 +430,8 @@ def _without_buffer(working: Working) -> None:
 def _by_architecture(working: Working) -> None:
     """Apply the per-architecture branches of 0.5.4.post2 to 0.5.8 (0.5.8 server_args.py:1411-1594).
 
-    In 0.5.8 the branch for Qwen3-Next was moved to GLM-4.5 (server_args.py:1519), which has no such
-    states. Nemotron-H had no reachable branch before 0.5.7.
+    In 0.5.8 the branch for Qwen3-Next was moved to GLM-4.5 (server_args.py:1519), which has no
+    recurrent states. Nemotron-H had no reachable branch before 0.5.7.
     """
     if working.value(RADIX):
         return
@@ -462,8 +462,7 @@ def _is(working: Working, *architectures: str) -> bool:
 
 
 def _lost_to_trtllm(working: Working) -> bool:
-    """True if trtllm_mha on Blackwell switches off state caching, which allows the overlap
-    schedule again."""
+    """Switch off state caching for trtllm_mha on Blackwell. Return True if this applies."""
     if working.user_value("attention_backend") != "trtllm_mha" or working.capability // 10 != 10:
         return False
     _without_pages(working, "sglang 0.5.8 server_args.py:1518")

@@ -1,4 +1,4 @@
-"""Resolves scheduling: data-parallel attention, concurrency, overlap, mixed chunks, and the draft's
+"""Resolves scheduling: data-parallel attention, concurrency, overlap, mixed chunks, and the draft
 worker."""
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ def resolve_data_parallelism(working: Working) -> None:
 
 
 def resolve_all_to_all(working: Working) -> None:
-    """Treat `moe_runner_backend: megamoe` as the all-to-all backend of that name (0.5.18 and
-    later)."""
+    """Move `megamoe` from `moe_runner_backend` to `moe_a2a_backend` (0.5.18 and later)."""
     names = ("moe_runner_backend", "moe_a2a_backend")
     if working.in_versions("<0.5.18"):
         return
@@ -71,8 +70,8 @@ def _reset(working: Working) -> None:
 
 
 def _rewrite(working: Working) -> None:
-    """Rename `dp_size` of DP attention, and reset `enable_dp_lm_head` for a single rank (0.5.22 and
-    later)."""
+    """Move DP attention's `dp_size` to `attn_dp_size`, and reset `enable_dp_lm_head` for a single
+    rank (0.5.22 and later)."""
     _renamed(working)
     with working.deciding(HEAD):
         ranks = working.number(REPLICAS, 1) * working.number(ATTENTION_RANKS, 1)
@@ -89,8 +88,8 @@ def _rewrite(working: Working) -> None:
 
 
 def _renamed(working: Working) -> None:
-    """Move the `dp_size` of DP attention to `attn_dp_size` (`handle_deprecated_dp_attention`,
-    0.5.22 and later)."""
+    """Move DP attention's `dp_size` to `attn_dp_size` (`handle_deprecated_dp_attention`, 0.5.22 and
+    later)."""
     with working.deciding(SWITCH, ATTENTION_RANKS, REPLICAS):
         if not working.value(SWITCH):
             return
@@ -113,7 +112,7 @@ def _renamed(working: Working) -> None:
 
 
 def divide_chunks(working: Working) -> None:
-    """Divide a prefill chunk among the ranks of DP attention (`_handle_data_parallelism`)."""
+    """Divide `chunked_prefill_size` by the ranks of DP attention (`_handle_data_parallelism`)."""
     name = "chunked_prefill_size"
     with working.deciding(name):
         ranks = attention_ranks(working)
@@ -135,7 +134,7 @@ speculative/spec_info.py:132)."""
 
 
 def resolve_schedule(working: Working) -> None:
-    """Set the scheduler's settings after the algorithm is resolved."""
+    """Set the scheduler's settings. Requires a resolved algorithm."""
     _multi_layer(working)
     _running_requests(working)
     _overlap(working)
@@ -145,7 +144,7 @@ def resolve_schedule(working: Working) -> None:
 def _multi_layer(working: Working) -> None:
     """Switch on the multi-layer EAGLE worker for targets whose draft has several layers.
 
-    Depends on the algorithm name that the user sets, before NEXTN becomes EAGLE.
+    Applies only if the user names EAGLE, not its alias NEXTN.
     """
     name = "enable_multi_layer_eagle"
     with working.deciding(name):
@@ -179,8 +178,8 @@ def _running_requests(working: Working) -> None:
 
 
 def _deepseek_v4_runs(working: Working) -> bool:
-    """Set DeepSeek V4's request limit, which replaces speculation's (0.5.12 and later). Return True
-    if it was set."""
+    """Set DeepSeek V4's request limit instead of speculation's (0.5.12 and later). Return True if
+    set."""
     names = ("DeepseekV4ForCausalLM",)
     if working.in_versions("<0.5.12") or not has_architecture(working, names):
         return False
@@ -245,8 +244,8 @@ def _no_overlap_on_a_cpu(working: Working) -> None:
 
 
 def _v2_by_default(working: Working) -> None:
-    """Use the overlapped V2 worker in 0.5.11 and 0.5.12, unless the user sets a tree
-    (server_args.py:3459).
+    """Use the overlapped V2 worker in 0.5.11 and 0.5.12, unless the user sets a tree or switches it
+    off (server_args.py:3459).
 
     Ignores a topk that the engine chooses later.
     """
@@ -260,7 +259,7 @@ def _v2_by_default(working: Working) -> None:
 def _v2_by_switch(working: Working) -> None:
     """Use V1 without overlap in 0.5.3 to 0.5.10, unless V2 is switched on.
 
-    For algorithms without V2 support, 0.5.3 to 0.5.6 do not change the overlap.
+    If the algorithm does not support V2, 0.5.3 to 0.5.6 leave the overlap schedule unchanged.
     """
     requested = spec_v2.is_requested(working)
     if requested and spec_v2.turns_overlap_on(working):
@@ -277,7 +276,7 @@ def _v2_by_switch(working: Working) -> None:
 
 
 def _mixed_chunk(working: Working) -> None:
-    """Drop `enable_mixed_chunk` if the algorithm supports no mixed batches.
+    """Switch `enable_mixed_chunk` off if the algorithm does not support mixed batches.
 
     0.4.6 leaves it on; 0.4.10 added the check.
     """
@@ -300,7 +299,7 @@ def _mixed_chunk(working: Working) -> None:
 
 
 def resolve_adaptive(working: Working) -> None:
-    """Drop `speculative_adaptive` if it is unsupported."""
+    """Switch `speculative_adaptive` off if the settings do not support it."""
     with working.deciding(speculation.ADAPTIVE):
         if working.in_versions("<0.5.11") or not working.value(speculation.ADAPTIVE):
             return
@@ -344,7 +343,7 @@ def resolve_verification(working: Working) -> None:
 
 def _samples_by_rejection(working: Working) -> bool:
     """True if the engine switches rejection sampling on for AMD GPUs
-    (`_should_auto_enable_hip_rejection_sampling`). Unknown hardware counts as not AMD."""
+    (`_should_auto_enable_hip_rejection_sampling`). False for unknown hardware."""
     hardware = working.facts.hardware
     if hardware is None or hardware.vendor is not Vendor.AMD or working.in_versions("<0.5.21"):
         return False

@@ -16,7 +16,7 @@ from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
 def resolve_algorithm(working: Working) -> None:
     """Normalize the algorithm's name for the engine's handlers.
 
-    NEXTN is an alias of EAGLE in every version (0.4.6 server_args.py:374). From 0.5.12 case is
+    NEXTN is an alias of EAGLE in every version (0.4.6 server_args.py:374). From 0.5.12 on, case is
     ignored (server_args.py:3560); earlier parsers accept only uppercase.
     """
     with working.deciding("speculative_algorithm"):
@@ -72,7 +72,7 @@ def _has_gemma4_draft(working: Working) -> bool:
 
 
 def resolve_device(working: Working) -> None:
-    """Remove the index from the device, such as `cuda:0` (0.5.11 and later)."""
+    """Remove the index from a device such as `cuda:0` (0.5.11 and later)."""
     with working.deciding("device"):
         device = working.user_value("device")
         if device is not None and ":" in str(device) and working.in_versions(">=0.5.11"):
@@ -100,7 +100,8 @@ def resolve_draft(working: Working) -> None:
 
 
 def _own_draft(working: Working) -> None:
-    """Use a target with multi-token prediction as its own draft (speculative_hook.py:1121)."""
+    """Use the target as its own draft if it has multi-token prediction
+    (speculative_hook.py:1121)."""
     if working.architecture not in working.architectures.mtp_default_draft_path:
         return
     working.change(
@@ -226,7 +227,7 @@ def resolve_parameters(working: Working) -> None:
 
 
 def _adaptive(working: Working) -> None:
-    """Apply adaptive speculation, which fills in steps and topk, and always sets the tokens (0.5.14
+    """Apply adaptive speculation, which sets the draft tokens, and steps and topk if unset (0.5.14
     and later, speculative_hook.py:487)."""
     if not working.in_versions(speculation.ADAPTIVE_DECIDED_FIRST) or not working.value(
         speculation.ADAPTIVE
@@ -290,7 +291,7 @@ def _automatic(working: Working) -> None:
 
 
 def _topk_of_pages(working: Working) -> None:
-    """Lower topk if pages are larger than 1, as 0.4.6 to 0.4.8 do.
+    """Lower topk to 1 if pages are larger than 1, as 0.4.6 to 0.4.8 do.
 
     The page size is final at this step (0.4.6 server_args.py:414, 0.4.8.post1 :488).
     """
@@ -318,7 +319,7 @@ def _tokens_of_steps(working: Working) -> None:
 
 
 def _own_slots(working: Working) -> None:
-    """Set the number of steps that an IQuest Q1 draft states (`_handle_iquest_q1_mtp_draft`)."""
+    """Set an IQuest Q1 draft's parameters, with its own steps (`_handle_iquest_q1_mtp_draft`)."""
     steps = working.value(STEPS)
     if steps is None:
         steps = speculation.draft_of(working, as_configured=True).config.get("num_draft_slots")
@@ -342,7 +343,7 @@ def _own_slots(working: Working) -> None:
 
 
 def _ngram(working: Working) -> None:
-    """Set NGRAM's parameters: topk is the breadth of the search (`_handle_ngram`)."""
+    """Set NGRAM's parameters, with the search breadth as topk (`_handle_ngram`)."""
     breadth = working.number("speculative_ngram_max_bfs_breadth", 10)
     why = f"NGRAM's topk is speculative_ngram_max_bfs_breadth, which is {breadth}"
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:1312, 0.5.3 server_args.py:1286"
@@ -366,7 +367,7 @@ def _ngram(working: Working) -> None:
 
 
 def _set_single(working: Working, name: str, algorithm: str, source: str) -> None:
-    """Set a parameter to 1 for algorithms that draft a block."""
+    """Set a parameter to 1 for algorithms that draft one block at a time."""
     why = f"{algorithm} drafts one block at a time"
     if working.user_value(name) in (None, 1):
         working.set(name, 1, why, source)
@@ -375,7 +376,7 @@ def _set_single(working: Working, name: str, algorithm: str, source: str) -> Non
 
 
 def _dflash(working: Working) -> None:
-    """Set DFLASH's parameters: the draft tokens are the block size (`_handle_dflash`)."""
+    """Set DFLASH's parameters, with the block size as draft tokens (`_handle_dflash`)."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:335, 0.5.11 server_args.py:3322"
     for name in (STEPS, TOPK):
         _set_single(working, name, "DFLASH", source)
@@ -395,7 +396,7 @@ def _dflash(working: Working) -> None:
 
 
 def _dspark(working: Working) -> None:
-    """Set DSPARK's parameters: the draft tokens are gamma (the block size) plus one
+    """Set DSPARK's parameters, with gamma (the block size) plus one as draft tokens
     (`_handle_dspark`)."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:765, 0.5.16 :309"
     for name in (STEPS, TOPK):
@@ -416,7 +417,7 @@ def _dspark(working: Working) -> None:
 
 
 def _uno(working: Working) -> None:
-    """Set one step for a chain of UNO; a tree remains unchanged (`_handle_uno`)."""
+    """Set steps and topk to 1 for UNO, except for a tree (`_handle_uno`)."""
     if (working.user_value(TOPK) or 1) > 1:
         return
     for name in (STEPS, TOPK):
@@ -424,7 +425,7 @@ def _uno(working: Working) -> None:
 
 
 def _block_size(working: Working) -> int | None:
-    """Return the `block_size` of a draft or None, preferably from `dflash_config`
+    """Return a draft's `block_size`, preferably from `dflash_config`; None if not set
     (parse_dflash_draft_config)."""
     draft = speculation.draft_of(working, as_configured=True)
     nested = draft.config.get("dflash_config")

@@ -22,20 +22,20 @@ _DEFAULT_TO_USER = frozenset(
     }
 )
 """Switches that only a few backends and models change, and settings from the target's config. If a
-deciding fact is missing, the user's values are used."""
+fact that decides one of them is missing, the user's value is used."""
 _NOT_CUDA = frozenset({"cpu", "hpu", "mps", "musa", "npu", "xpu"})
 _NOTHING = object()
 
 
 def counted(number: int, what: str) -> str:
-    """Return a count with its noun: `1 rank`, `2 ranks`."""
+    """Return a count with its noun (`what`): `1 rank`, `2 ranks`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 # a class, because a resolution enters about eighty contexts, and generators would cost more than
 # their bodies
 class _Deciding:
-    """Context that marks its arguments as undecided if a fact is missing."""
+    """Context manager that marks its arguments as undecided if a fact is missing."""
 
     __slots__ = ("_before", "_names", "_working")
 
@@ -57,9 +57,9 @@ class _Deciding:
 
 
 class Working:
-    """A mutable plan, to which the resolution adds resolved values, undecided fields and changes.
+    """A mutable plan, to which resolution adds resolved values, undecided fields and changes.
 
-    Reading an unknown value raises UnknownValueError; `deciding` turns it into an undecided field.
+    Reading an unknown value raises UnknownValueError; `deciding` turns it into undecided fields.
     """
 
     def __init__(self, request: Request, facts: Facts) -> None:
@@ -71,14 +71,14 @@ class Working:
 
     @classmethod
     def of(cls, plan: Plan) -> Working:
-        """Return a Working with the values of a finished plan, for code that needs a Working."""
+        """Return a Working with a finished plan's values."""
         working = cls(plan.request, plan.facts)
         working.resolved.update(plan.resolved)
         working.undecided.update(plan.undecided)
         return working
 
     def finished(self) -> Plan:
-        """Return the plan in its current, final state."""
+        """Return the plan with everything resolved so far."""
         plan = self.plan
         return Plan(
             plan.request,
@@ -91,7 +91,7 @@ class Working:
 
     @property
     def facts(self) -> Facts:
-        """Known facts of the checkpoints and the hardware."""
+        """Known facts about the checkpoints and the hardware."""
         return self.plan.facts
 
     def in_versions(self, specifier: str) -> bool:
@@ -99,16 +99,15 @@ class Working:
         return self.plan.in_versions(specifier)
 
     def env(self, name: str) -> str | None:
-        """Return an environment variable of the engine; None if not set. Raises
-        UnknownValueError."""
+        """Return an environment variable's value; None if not set. Raises UnknownValueError."""
         return self.plan.env(name)
 
     def env_flag(self, name: str, default: bool = False) -> bool:
-        """Return a boolean environment variable, or `default`."""
+        """Return a boolean environment variable's value, else `default`."""
         return self.plan.env_flag(name, default)
 
     def value(self, name: str) -> Any:
-        """Return the value: resolved so far, else the user's, else the parser's default."""
+        """Return the value resolved so far, else the user's, else the parser's default."""
         return self.plan.value(name)
 
     def user_value(self, name: str) -> Any:
@@ -120,7 +119,8 @@ class Working:
         return self.plan.is_set(name)
 
     def number(self, name: str, default: int = 0) -> int:
-        """Return an integer value; `default` if it is None or this version lacks the argument."""
+        """Return an argument's integer value; `default` if it is None or missing in this
+        version."""
         value = self.plan.value(name)
         return default if value is None else int(value)
 
@@ -128,7 +128,7 @@ class Working:
         """Record a value that the engine sets as users would expect.
 
         `why` is one plain sentence with the deciding numbers. `source` is the file and line of a
-        release that sets it.
+        release that sets the value.
         """
         self.plan.must_exist(name)
         self.resolved[name] = value
@@ -138,7 +138,7 @@ class Working:
     def change(
         self, kind: ChangeKind, name: str, value: Any, why: str, source: str, *, logged: bool = True
     ) -> None:
-        """Record a value that the engine sets unexpectedly. Reports show it to the user."""
+        """Record an unexpected value that the engine sets. Reports show it to the user."""
         try:
             before = self.plan.value(name)
         except UnknownValueError:
@@ -147,12 +147,11 @@ class Working:
         self.changes.append(Change(kind, name, before, value, why, source, logged))
 
     def deciding(self, *names: str) -> _Deciding:
-        """Return a context in which `names` are decided; they become undecided if a fact is
-        missing."""
+        """Return a context that decides `names`; if a fact is missing, they become undecided."""
         return _Deciding(self, names)
 
     def backend(self, name: str) -> str | None:
-        """Return an attention backend; None for a CPU's default.
+        """Return an attention backend; None if not set, or for a CPU's default.
 
         That default is intel_amx or torch_native, and affects no other setting.
         """
@@ -224,7 +223,8 @@ class Working:
 
     @property
     def gpu_memory(self) -> int | None:
-        """MiB per GPU or CPU rank as the engine queries it, or None. Raises UnknownValueError."""
+        """MiB per GPU or CPU rank; None if the engine does not query it. Raises
+        UnknownValueError."""
         if self.device == "cpu":
             return self._host_memory
         hardware = self.plan.facts.hardware
@@ -234,11 +234,11 @@ class Working:
 
     @property
     def _host_memory(self) -> int | None:
-        """MiB per rank on a CPU: host (or control group) memory divided by the NUMA nodes.
+        """MiB per rank on a CPU: host (or control group) memory divided by the number of NUMA
+        nodes.
 
-        None up to 0.5.2, because these releases do not query it (utils.py:1406), and in later
-        releases if the user binds cores. 0.5.3 to 0.5.22 use the smallest node's total memory,
-        which is not probed.
+        None up to 0.5.2, which do not query it (utils.py:1406), and in later releases if the user
+        binds cores. 0.5.3 to 0.5.22 use the smallest node's total memory, which is not probed.
         """
         if self.in_versions("<0.5.3") or self.plan.env("SGLANG_CPU_OMP_THREADS_BIND"):
             return None
