@@ -153,9 +153,9 @@ def gpus_needed(plan: Plan) -> int:
 
 
 def beyond_the_gpus(plan: Plan) -> str | None:
-    """Return why some ranks have no GPU, with numbers; None if all have one or if this is unknown.
+    """Return why some ranks have no GPU, with numbers; None if all have one or this is unknown.
 
-    Only checks machines whose number of GPUs is explicit (`h200:8`) or was probed.
+    Only checks machines whose GPU count is explicit (`h200:8`) or was probed.
     """
     return next(_beyond(plan), None)
 

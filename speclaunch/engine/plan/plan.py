@@ -190,7 +190,7 @@ class Plan(Struct, frozen=True, dict=True):
         return {}
 
     def default(self, name: str) -> Any:
-        """Return this version's default for the argument; None if it has no such argument."""
+        """Return this version's default for the argument; None if it lacks the argument."""
         self.must_exist(name)
         for known in (name, *other_names(name)):
             argument = self.catalogue.by_name(known)

@@ -1,7 +1,7 @@
 """Arguments that released engines refuse, extracted from their validation (`tools/refusals.py`).
 
-The rows are in `data/refusals.json`. It has one JSON element per line, so that a plan parses only
-the lines that it needs:
+The rows are in `data/refusals.json`, with one JSON element per line, so that a plan parses only the
+lines it needs:
 
 - `versions`: the releases, in ascending order.
 - `sizes`: the numbers of nodes and rows.
@@ -195,8 +195,7 @@ def _with_method(plan: Plan, entry: Any) -> Any:
 
 
 def _worked_out(plan: Plan, name: str) -> Any:
-    """Return a value that `ModelConfig` derives from the arguments and the checkpoint, or
-    UNKNOWN."""
+    """Return a value that `ModelConfig` derives, or UNKNOWN."""
     if name == "nvfp4_moe_meta":  # 0.5.23 configs/model_config.py:775
         held = mapping(target_of(plan).raw.get("quantization_config"))
         return UNKNOWN if "moe_quant_algo" in held else None

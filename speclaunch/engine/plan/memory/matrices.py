@@ -1,7 +1,7 @@
 """A model's weights as matrices, and the config values that determine their sizes.
 
-A model family holds the traits that configs omit. They come from the model in srt/models (0.5.23)
-and from the config class in transformers.
+A model family holds the traits that configs omit. They come from srt/models (0.5.23) and from the
+config classes in transformers.
 
 A missing or implausible value raises UnknownValueError, which names the key. Sizes are never
 guessed, and no config causes a crash.

@@ -72,7 +72,7 @@ def embedding(config: ModelConfig) -> Matrix:
 
 
 def head(config: ModelConfig, rows: int | None = None) -> Matrix:
-    """Return the output matrix. `rows`: the size of a reduced vocabulary, if any."""
+    """Return the output layer's matrix. `rows`: the size of a reduced vocabulary, if any."""
     size = config.count("vocab_size") if rows is None else rows
     return Matrix("lm_head", size, config.hidden, Shard.HEAD, WeightRole.HEAD)
 

@@ -462,7 +462,7 @@ def likely_range(
 def _first(holds: Callable[[int], bool], after: int = 0) -> int | None:
     """Return the first of the steps `after` + 1 to 999 that meets the condition; None if none does.
 
-    If the condition holds for a step, it must hold for all later steps.
+    Once the condition holds, it must hold for all later steps.
     """
     low, high = after + 1, _STEPS
     while low < high:

@@ -137,7 +137,7 @@ def _runner_default(working: Working) -> list[int]:
 
 
 def captured_sizes(plan: Plan) -> tuple[int, ...]:
-    """Return the batch sizes of the captured decode graphs. Raises UnknownValueError.
+    """Return the captured decode batch sizes. Raises UnknownValueError.
 
     Omits sizes above the running requests, and sizes that a batch's ranks cannot divide evenly
     (0.5.23 model_executor/runner/base_cuda_graph_runner.py:65).

@@ -250,8 +250,8 @@ def _has_a_vision_encoder(working: Working) -> bool:
 
 
 def _vision_factor(working: Working) -> float:
-    """Return the factor of `adjust_mem_fraction_for_vlm`. It depends on the vision encoder's size
-    relative to ViT-L/14."""
+    """Return the factor of `adjust_mem_fraction_for_vlm`, by the vision encoder's size relative to
+    ViT-L/14."""
     vision = working.target.config.get("vision_config")
     if not isinstance(vision, Mapping):
         if working.target.config:
