@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -26,7 +27,6 @@ from speclaunch.deployments.sources.interface import (
 from speclaunch.deployments.sources.interpret import run
 from speclaunch.deployments.sources.python_scope import PythonCall, PythonProgram, ScopeContents
 from speclaunch.deployments.sources.python_values import (
-    ProgramPositions,
     PythonList,
     PythonTable,
     PythonText,
@@ -58,10 +58,16 @@ MORE = "the program may add more"
 class Calls:
     """Reader of the calls of one program."""
 
-    def __init__(self, tree: ast.Module, document: Document, positions: ProgramPositions) -> None:
+    def __init__(self, tree: ast.Module, document: Document, program: PythonProgram) -> None:
         self._document = document
-        self._positions = positions
+        self._positions = program.positions
         self._imported = _imported(tree)
+        self._returned = [
+            value.entries
+            for seen in program.seen
+            for value in seen.returned
+            if isinstance(value, PythonTable) and "model_path" in value.entries
+        ]
 
     def invocation(self, name: str, call: PythonCall) -> Invocation | None:
         """Return the server that a call of this name starts; None for any other call."""
@@ -92,11 +98,15 @@ class Calls:
         words: list[Word] = []
         dropped: list[Dropped] = []
         fields = list(call.entries.items())
+        if not fields and call.rest and len(self._returned) == 1:
+            returned = self._returned[0]  # by the function that makes the arguments
+            self._document.spend(len(returned))
+            fields = list(returned.items()) if all(map(history, returned)) else []
         if not fields or "server_args" in call.entries:
             return None  # the arguments are created elsewhere
         for name, (key, value) in fields:
-            at = key.field().word().place
-            flag = Word(f"--{name.replace('_', '-')}", at)
+            flag = replace(key.field().word(), text=f"--{name.replace('_', '-')}")
+            at = flag.place
             if name in _OF_THE_ENGINE:
                 dropped.append(Dropped(name, at, "it is not an argument of the server"))
                 continue
@@ -217,6 +227,7 @@ _NEUTRAL = frozenset(
     ]
 )
 """Functions that convert a command or a part of it. The result is read where it is used."""
+_IGNORED = _SILENT | _NEUTRAL | {"append", "extend"}
 _HEADS = lazy(
     r"python[\d.]*|sglang|env|exec|nohup|setsid|docker|podman|bash|sh|sudo|srun|mpirun|numactl|uv"
     r"|conda|timeout|nsys|ray|torchrun|taskset|stdbuf|ssh|kubectl|cd|source|export|--.*"
@@ -224,6 +235,7 @@ _HEADS = lazy(
 """First words of a command; a sentence about a command does not begin with them."""
 _IMAGE = lazy(r"(?:[\w.-]+(?::\d+)?/)*sglang[\w.-]*:v?\d[\w.-]*")
 _PIN = lazy(r"sglang(?:\[[\w,-]+\])?==(?P<version>\d+(?:\.\d+)+(?:\.?post\d+|rc\d+)?)")
+_SHELL_OPTION = frozenset({"-c", "-lc"})
 _VERSION = "--version"
 """Option that starts nothing."""
 
@@ -245,7 +257,7 @@ def read_program(document: Document) -> Reading:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(document.text)
-        return _Launches(tree, document, PythonProgram(tree, document)).reading()
+        return _Launches(tree, document, PythonProgram(tree, document, _IGNORED)).reading()
     except (SyntaxError, ValueError, RecursionError, MemoryError, InputError):
         return Reading()
 
@@ -256,7 +268,7 @@ class _Launches:
     def __init__(self, tree: ast.Module, document: Document, program: PythonProgram) -> None:
         self.document = document
         self.program = program
-        self._calls = Calls(tree, document, program.positions)
+        self._calls = Calls(tree, document, program)
         self._image = _image(tree)
 
     def reading(self) -> Reading:
@@ -305,8 +317,6 @@ class _Launches:
             special = self._calls.invocation(name, call)
             if special is not None:
                 yield special
-                continue
-            if name in _SILENT or name in _NEUTRAL:
                 continue
             for value in (*call.args, *(value for _, value in call.entries.values())):
                 offer(value, name in _RUNNERS)
@@ -396,9 +406,10 @@ def _is_of_others(found: Invocation) -> bool:
 
 def _lines(listing: PythonList) -> list[WordPiece]:
     """Return the joined pieces of a list whose items form one text; empty for other lists."""
-    first = listing.items[0].text if listing.items else ""
-    parts = SERVER.search(first) is not None and " " in first.strip()
-    if not parts or len(listing.items) == 1:
+    texts = [item.text for item in listing.items]
+    is_joined = listing.separator is not None and not _SHELL_OPTION.intersection(texts)
+    starts = (SERVER.search(text) and " " in text.strip() for text in texts)
+    if not any(starts if is_joined else islice(starts, 1)) or len(texts) == 1:
         return []
     pieces: list[WordPiece] = []
     for item in listing.items:

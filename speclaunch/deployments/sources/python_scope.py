@@ -7,13 +7,16 @@ condition. Values that a loop adds, or that differ between branches, are unknown
 from __future__ import annotations
 
 import ast
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from speclaunch.deployments.sources.interface import Word
+from speclaunch.deployments.sources.python_definitions import (
+    FUNCTIONS,
+    Definitions,
+    is_parsing,
+)
 from speclaunch.deployments.sources.python_values import (
     MAX_PIECES,
     ProgramPositions,
@@ -28,182 +31,7 @@ from speclaunch.deployments.sources.python_values import (
 )
 from speclaunch.deployments.sources.source_text import Document
 
-_PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
-"""Methods that call the preceding function or class with their arguments (Ray, Modal)."""
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-class Definitions:
-    """Top-level definitions of a program; `evaluator` returns a PythonEvaluator of the module."""
-
-    def __init__(self, tree: ast.Module, evaluator: Callable[[], PythonEvaluator]) -> None:
-        self._evaluator = evaluator
-        self._returned: dict[str, ast.expr] = {}
-        self._fields: dict[str, dict[str, ast.expr | None]] = {}
-        self._options: dict[str, ast.expr | None] = _options(tree)
-        self._names: dict[int, str] = {}
-        """Name by which each function (by `id`) is called: its own name, or its class's name."""
-        for node in tree.body:
-            if isinstance(node, _FUNCTIONS):
-                self._names[id(node)] = node.name
-                returned = _returned(node)
-                if returned is not None:
-                    self._returned[node.name] = returned
-            elif isinstance(node, ast.ClassDef):
-                methods = (part for part in node.body if isinstance(part, _FUNCTIONS))
-                first = next((part for part in methods if part.name == "__init__"), None)
-                if first is not None:
-                    self._names[id(first)] = node.name
-                else:
-                    self._fields[node.name] = dict(_fields(node))
-        self._sites: dict[str, list[ast.Call]] = {}
-        self._uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-        names = set(self._names.values())
-        for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and (name := _called(call)) in names:
-                self._sites.setdefault(name, []).append(call)
-
-    def made_by(self, node: ast.Call, depth: int) -> PythonValue | None:
-        """Return the result of calling a function or class of the program; None if unknown."""
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if _is_parsing(node):
-            return self.parsed(node, depth)
-        if name in self._returned and not node.args and not node.keywords:
-            return self._evaluator().value(self._returned[name], depth + 1)
-        if name not in self._fields:
-            return None
-        return self._defaults(node, self._fields[name], f"{name}.", depth)
-
-    def parsed(self, node: ast.AST, depth: int = 0) -> PythonTable:
-        """Return the defaults of the options that the program declares with `argparse`."""
-        return self._defaults(node, self._options, "the option ", depth)
-
-    def _defaults(
-        self, node: ast.AST, fields: Mapping[str, ast.expr | None], owner: str, depth: int
-    ) -> PythonTable:
-        evaluator, table = self._evaluator(), PythonTable()
-        for attribute, default in fields.items():
-            value = evaluator.value(default, depth + 1) if default is not None else None
-            if isinstance(value, PythonText):
-                note = f"the default of {owner}{attribute}"
-                pieces = tuple(replace(piece, note=note) for piece in value.pieces)
-                value = replace(value, pieces=pieces)
-            if value is not None:
-                table.entries[attribute] = (evaluator.label(node, attribute), value)
-        return table
-
-    def arguments(self, node: AnyFunction) -> dict[str, PythonValue]:
-        """Return a function's known parameter values; empty unless its only use is one call."""
-        sites = self._sites.get(self._names.get(id(node), ""), [])
-        if len(sites) != 1 or self._uses[node.name] > 1:
-            return {}
-        (call,) = sites
-        if any(isinstance(argument, ast.Starred) for argument in call.args):
-            return {}
-        parameters = node.args
-        named = [*parameters.posonlyargs, *parameters.args]
-        named = named[1:] if node.name == "__init__" else named
-        defaults = parameters.defaults
-        pairs = (
-            *zip(named[len(named) - len(defaults) :], defaults, strict=False),
-            *zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True),
-            *zip(named, call.args, strict=False),
-        )
-        found = {parameter.arg: value for parameter, value in pairs if value is not None}
-        names = {parameter.arg for parameter in (*named, *parameters.kwonlyargs)}
-        evaluator = self._evaluator()
-        table = evaluator.keywords(call)
-        values = {name: evaluator.value(value) for name, value in found.items()}
-        values |= {name: value for name, (_, value) in table.entries.items() if name in names}
-        if parameters.kwarg is not None:
-            entries = {key: entry for key, entry in table.entries.items() if key not in names}
-            values[parameters.kwarg.arg] = PythonTable(entries, table.rest)
-        elif table.rest:
-            return {}
-        return {
-            name: value
-            for name, value in values.items()
-            if not (
-                isinstance(value, PythonText)
-                and (value.unknown or (value.constant is None and not value.is_text))
-            )
-        }
-
-
-def _called(call: ast.Call) -> str:
-    """Return the name of the called function or class: `f(…)`, `F.options(…).bind(…)`."""
-    function = call.func
-    if isinstance(function, ast.Attribute) and function.attr in _PASSES_ON:
-        function = function.value
-        if isinstance(function, ast.Call) and isinstance(function.func, ast.Attribute):
-            function = function.func.value
-    return function.id if isinstance(function, ast.Name) else ""
-
-
-def _returned(node: AnyFunction) -> ast.expr | None:
-    """Return the result expression of a function without parameters; None for other functions.
-
-    The body must be a single `return`, or end by returning the parsed options.
-    """
-    body = [
-        statement
-        for statement in node.body
-        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
-    ]
-    arguments = node.args
-    takes = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    if takes or arguments.vararg or arguments.kwarg or not body:
-        return None
-    found = body[-1].value if isinstance(body[-1], ast.Return) else None
-    return found if len(body) == 1 or _is_parsing(found) else None
-
-
-def _is_parsing(node: ast.AST | None) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "parse_args"
-    )
-
-
-def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
-    """Return the options of `add_argument` calls with their defaults; None for unknown defaults."""
-    found: dict[str, ast.expr | None] = {}
-    for call in ast.walk(tree):
-        if not isinstance(call, ast.Call) or last_name(call.func) != "add_argument":
-            continue
-        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-        names = [part.value for part in call.args if isinstance(part, ast.Constant)]
-        flags = (text for text in names if isinstance(text, str) and text[:2] == "--")
-        name = keywords.get("dest") or next(map(ast.Constant, flags), None)
-        if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
-            continue
-        key = name.value.lstrip("-").replace("-", "_")
-        default = keywords.get("default")
-        before = found.get(key)
-        is_same = key not in found or (
-            before is not None and default is not None and ast.dump(before) == ast.dump(default)
-        )
-        found[key] = default if is_same and "action" not in keywords else None
-    return found
-
-
-def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
-    """Yield the fields of a class with their defaults; None if a call creates the default."""
-    for statement in node.body:
-        if not isinstance(statement, (ast.AnnAssign, ast.Assign)):
-            continue
-        target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
-        if isinstance(target, ast.Name):
-            value = statement.value
-            if isinstance(value, ast.Call):
-                value = next((k.value for k in value.keywords if k.arg == "default"), None)
-            yield target.id, value
-
-
-_NESTED = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
+_NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 _MAX_SCOPES = 5000
 _MAX_NESTING = 30
 
@@ -225,13 +53,18 @@ class ScopeContents(Struct):
     env: dict[str, Word] = {}
     gpus: str | None = None
     """GPUs that a decorator states, or None."""
+    returned: list[PythonValue] = []
 
 
 class PythonProgram:
-    """Module with its definitions; `seen` lists its scopes, the module first."""
+    """Module with its definitions; `seen` lists its scopes, the module first.
 
-    def __init__(self, tree: ast.Module, document: Document) -> None:
+    Calls of the functions in `ignored` are not recorded, so that they use up no command.
+    """
+
+    def __init__(self, tree: ast.Module, document: Document, ignored: frozenset[str]) -> None:
         self.document = document
+        self.ignored = ignored
         self.positions = ProgramPositions(document)
         self.seen: list[ScopeContents] = []
         self._once = _assigned_once(tree)
@@ -244,9 +77,8 @@ class PythonProgram:
         self._constants |= {
             name: value for name, value in module.names.items() if name in self._once or "." in name
         }
-
         for node in ast.walk(tree):  # variables that hold parsed options, in any function
-            if isinstance(node, ast.Assign) and _is_parsing(node.value):
+            if isinstance(node, ast.Assign) and is_parsing(node.value):
                 for target in node.targets:
                     if isinstance(target, ast.Name):
                         options = self.definitions.parsed(node.value)
@@ -270,7 +102,7 @@ class PythonProgram:
         for decorator in getattr(node, "decorator_list", ()):
             scope.decorator(decorator)
         inside.gpus = inside.gpus or outer.gpus
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             arguments = node.args
             every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
             known = self.definitions.arguments(node)
@@ -291,7 +123,7 @@ class PythonProgram:
     def _set_up(self, node: ast.ClassDef, scope: _Scope) -> None:
         """Set the attributes that `__init__`, `setUpClass` and similar methods set."""
         for method in node.body:
-            if isinstance(method, _FUNCTIONS) and method.name.lower() in _SET_UPS:
+            if isinstance(method, FUNCTIONS) and method.name.lower() in _SET_UPS:
                 known = self.definitions.arguments(method)
                 trial = _Scope(self, {**scope.names, **known}, ScopeContents())
                 trial.run(method.body)
@@ -315,7 +147,7 @@ class _Scope:
         made_by = program.definitions.made_by
         self._evaluator = PythonEvaluator(program.document, program.positions, self.names, made_by)
         self._document = program.document
-        self._positions = program.positions
+        self._ignored = program.ignored
         self._if: int | None = None
         """Line of the outermost current condition; None outside conditions."""
         self._loose = 0
@@ -371,7 +203,8 @@ class _Scope:
                 self._grow(dotted(node.target), node.value)
             case ast.Return() if node.value is not None:
                 self._calls(node.value)
-                self.seen.values.append(self._evaluator.value(node.value))
+                self.seen.returned.append(self._evaluator.value(node.value))
+                self.seen.values.append(self.seen.returned[-1])
             case ast.Expr() if isinstance(node.value, ast.Constant):
                 pass  # a docstring
             case ast.Expr():
@@ -399,10 +232,15 @@ class _Scope:
             self._branch(node.orelse, node.test)
             return
         before, outer = dict(self.names), self._if
-        self._if = outer or node.lineno
+        self._if = line = outer or node.lineno
         self.run(node.body)
-        self._if = outer
+        last = node.body[-1]
+        is_early = isinstance(last, ast.Return) and self._is_listed(last.value)
+        self._if = line if is_early else outer  # what follows is not in the list returned early
         self._forget(before, node.test)
+
+    def _is_listed(self, node: ast.expr | None) -> bool:
+        return isinstance(self.names.get(dotted(node) or "") if node else None, PythonList)
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
         if isinstance(node, (ast.For, ast.AsyncFor)):
@@ -463,8 +301,25 @@ class _Scope:
             return
         table = self.names.get(name or "")
         if isinstance(table, PythonTable):
-            sure = not self._if and not self._loose
-            table.entries[key.text] = (key, value if sure else self._evaluator.unknown(target))
+            self._set(table, {key.text: (key, value)}, target)
+
+    def _set(
+        self,
+        table: PythonTable,
+        entries: Mapping[str, tuple[PythonText, PythonValue]],
+        node: ast.AST,
+    ) -> None:
+        """Set entries: always, or under a condition, which makes a known entry unknown."""
+        self._document.spend(len(entries))
+        for name, (key, value) in entries.items():
+            unknown = self._evaluator.unknown(node)
+            if self._loose or (self._if and name in table.entries):
+                table.entries[name] = (key, unknown)
+            elif self._if:
+                text = value if isinstance(value, PythonText) else unknown
+                table.entries[name] = (under(key, self._if), under(text, self._if))
+            else:
+                table.entries[name] = (key, value)
 
     def _remove(self, held: ast.expr, key: ast.expr, *, sure: bool) -> None:
         """Remove a key of a dictionary. Its value becomes unknown if another path may keep it."""
@@ -526,13 +381,10 @@ class _Scope:
             else:
                 words = [value if isinstance(value, PythonText) else self._evaluator.unknown(call)]
             self._add(held, words, call.args[0])
-        elif isinstance(held, PythonTable) and what == "update" and call.args:
-            value = self._evaluator.value(call.args[0])
-            if isinstance(value, PythonTable) and not self._if and not self._loose:
-                held.entries |= value.entries
-                held.rest += value.rest
-            else:
-                held.rest.append(self._evaluator.several(call))
+        elif isinstance(held, PythonTable) and what == "update":
+            added = self._evaluator.dictionary(call)
+            self._set(held, {} if self._loose else added.entries, call)
+            held.rest += [self._evaluator.several(call)] if self._loose else added.rest
         elif name in ("os.environ", "environ") and what in ("update", "setdefault"):
             self._environment(call)
 
@@ -544,10 +396,10 @@ class _Scope:
             for name, (_, value) in values[0].entries.items():
                 if isinstance(value, PythonText):
                     self.seen.env[name] = value.field().word()
-        elif len(values) == 2 and all(isinstance(item, PythonText) for item in values):
-            key, value = values
-            if isinstance(key, PythonText) and isinstance(value, PythonText):
-                self.seen.env[key.text] = value.field().word()
+        else:
+            match values:
+                case [PythonText() as key, PythonText() as value]:
+                    self.seen.env[key.text] = value.field().word()
 
     def _calls(self, node: ast.AST) -> None:
         """Record every call in an expression, except inside nested functions."""
@@ -556,7 +408,7 @@ class _Scope:
             match call:
                 case ast.Call(func=ast.Attribute(value=held, attr="pop"), args=[key, *_]):
                     self._remove(held, key, sure=call is node)
-            if not isinstance(call, ast.Call) or last_name(call.func) in ("append", "extend"):
+            if not isinstance(call, ast.Call) or last_name(call.func) in self._ignored:
                 continue
             args: list[PythonValue] = []
             for argument in call.args[:50]:

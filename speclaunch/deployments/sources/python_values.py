@@ -239,8 +239,8 @@ class PythonList(Struct):
 
     items: list[PythonText] = []
     consumed: bool = False
-    separator: str = " "
-    """Separator if the program joins the list into one text."""
+    separator: str | None = None
+    """Separator if the program joins the list into one text; else None."""
     line: int = 0
     made_in: tuple[int | None, int] = (None, 0)
     """Line of the condition, if any, and number of enclosing loops and branches at its creation."""
@@ -492,7 +492,7 @@ class PythonEvaluator:
         if full_name in ("os.environ.get", "os.getenv", "environ.get", "getenv") and node.args:
             return self._environment(node, depth)
         if full_name == "dict":
-            return self._dict(node, depth)
+            return self.dictionary(node, depth)
         if name == "get" and inner is not None and 0 < len(node.args) < 3:
             return self._item(node, inner, node.args, depth)
         if name in _SAME and inner is not None and name != "format" and not node.args:
@@ -543,7 +543,8 @@ class PythonEvaluator:
         """Return `text` as a literal, with the place of an expression."""
         return PythonText((self._piece(node, text),))
 
-    def _dict(self, node: ast.Call, depth: int) -> PythonTable:
+    def dictionary(self, node: ast.Call, depth: int = 0) -> PythonTable:
+        """Return the dictionary of a call's arguments: `dict(…)`, `table.update(…)`."""
         table = self.keywords(node, depth)
         for held in (self.value(argument, depth + 1) for argument in node.args):
             table.entries = (held.entries if isinstance(held, PythonTable) else {}) | table.entries

@@ -73,6 +73,64 @@ def test_a_list_that_grows() -> None:
     assert found.place.line == 9
 
 
+LIST = """\
+def build(mode):
+    cmd = ["sglang", "serve", "--model-path", "m", "--tp", "2"]
+    {shown}
+    return cmd
+subprocess.run(build(x))
+"""
+
+
+@over(
+    [
+        "print(*cmd)",
+        'print("Starting:", *cmd, sep=" ")',
+        'logger.info(" ".join(["env", *cmd]))',
+        'print("+ " + " ".join(["A=1"] + cmd))',
+        'print(f"Command: {shlex.join(cmd)}")',
+    ]
+)
+def test_a_command_that_the_program_also_prints(shown: str) -> None:
+    assert said(read(LIST.format(shown=shown))) == "--model-path m --tp 2"
+
+
+def test_arguments_after_an_early_return_depend_on_its_condition() -> None:
+    shown = (
+        'if mode == "base":\n        return cmd\n    cmd += ["--speculative-algorithm", "EAGLE"]'
+    )
+    found = read(LIST.format(shown=shown))
+    assert said(found) == "--model-path m --tp 2 --speculative-algorithm EAGLE"
+    by_condition = {word.text: word.condition for word in found.words}
+    assert by_condition["--tp"] is None
+    assert by_condition["EAGLE"] == "only under the condition of line 5"
+    made = LIST.replace("cmd = [", "if bad:\n        return None\n    cmd = [")
+    assert {word.condition for word in read(made.format(shown="cmd += ['--x', '1']")).words} == {
+        None
+    }
+
+
+FRAGMENTS = """\
+parts = []
+parts.append(f"CUDA_VISIBLE_DEVICES={gpu}")
+parts.append("python3 -m sglang.launch_server")
+parts.append(f"--model-path {model}")
+parts.append("--tp 2")
+if fast:
+    parts.append("--enable-metrics")
+parts.extend(more)
+cmd = " ".join(parts)
+subprocess.run(cmd, shell=True)
+"""
+
+
+def test_a_text_that_a_program_joins_from_fragments() -> None:
+    found = read(FRAGMENTS)
+    assert said(found) == "--model-path ? --tp 2 ? ?"
+    bash = 'cmd = ["bash", "-c", "sglang serve --model-path m"]\nx = " ".join(cmd)\nsubprocess.run(cmd)'
+    assert said(read(bash)) == "--model-path m"
+
+
 def test_commands_in_nested_tables() -> None:
     found = read('T = {"m": {"cmd": {"a": "sglang serve --model-path {path} --tp 2"}}}')
     assert said(found) == "--model-path ? --tp 2"
@@ -482,3 +540,72 @@ def test_a_key_that_a_program_removes(case: tuple[str, list[str | None]]) -> Non
 def test_a_key_that_another_function_removes_is_unknown() -> None:
     found = read(f'{KW}def small():\n    kw.pop("tp_size")\n\ndef big():\n    sgl.Engine(**kw)\n')
     assert [word.evaluated for word in found.words[1::2]] == [True, False, True]
+
+
+@over(
+    [
+        (
+            "kw.update(tp_size=4, page_size=1)",
+            "--model-path m --tp-size 4 --dtype half --page-size 1",
+            set(),
+        ),
+        (
+            'kw.update({"page_size": 1}, tp_size=4)',
+            "--model-path m --tp-size 4 --dtype half --page-size 1",
+            set(),
+        ),
+        (
+            "if x:\n    kw.update(page_size=1)",
+            "--model-path m --tp-size 2 --dtype half --page-size 1",
+            {"--page-size", "1"},
+        ),
+        (
+            'if x:\n    kw["page_size"] = 1',
+            "--model-path m --tp-size 2 --dtype half --page-size 1",
+            {"--page-size", "1"},
+        ),
+        (
+            'if x:\n    kw["enable_metrics"] = True',
+            "--model-path m --tp-size 2 --dtype half --enable-metrics",
+            {"--enable-metrics"},
+        ),
+        ("if x:\n    kw.update(tp_size=4)", "--model-path m --tp-size ? --dtype half", set()),
+        ("if x:\n    kw.update(other)", "? --model-path m --tp-size 2 --dtype half", set()),
+        ("kw.update(**other)", "? --model-path m --tp-size 2 --dtype half", set()),
+        (
+            "if x:\n    kw.update(tp_size=4)\nelse:\n    kw.update(page_size=1)",
+            "? ? --model-path m --tp-size 2 --dtype half",
+            set(),
+        ),
+        (
+            "for y in x:\n    kw.update(tp_size=y)",
+            "? --model-path m --tp-size 2 --dtype half",
+            set(),
+        ),
+    ]
+)
+def test_keys_that_a_program_adds(case: tuple[str, str, set[str]]) -> None:
+    added, known, conditional = case
+    found = read(f"{KW}{added}\nsgl.Engine(**kw)\n")
+    assert said(found) == known
+    assert {word.text for word in found.words if word.condition} == conditional
+
+
+MADE = """\
+def make(args):
+    kw = {"model_path": args.model, "tp_size": 2}
+    if args.fast:
+        kw.update(speculative_algorithm="NGRAM")
+    return kw
+"""
+
+
+def test_an_engine_with_the_arguments_that_a_function_returns() -> None:
+    for use in ("sgl.Engine(**make(a))", "kw = make(a)\nllm = sgl.Engine(**kw)"):
+        assert (
+            said(read(MADE + use)) == "? --model-path ? --tp-size 2 --speculative-algorithm NGRAM"
+        )
+    assert said(read(MADE + "sgl.Engine(**make(a), tp_size=4)")) == "? --tp-size 4"
+    other = MADE.replace("make", "other") + "def f():\n    sgl.Engine(**make(a))\n"
+    for text in (MADE + other, MADE.replace("tp_size", "gpu_memory") + "sgl.Engine(**make(a))"):
+        assert not read_python(HEAD + text, "x.py").invocations

@@ -1,0 +1,192 @@
+"""Functions, classes and `argparse` options that a Python program defines, with their defaults."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from speclaunch.deployments.sources.python_values import (
+    PythonEvaluator,
+    PythonTable,
+    PythonText,
+    PythonValue,
+    last_name,
+)
+
+_PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
+"""Methods that call the preceding function or class with their arguments (Ray, Modal)."""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Definitions:
+    """Top-level definitions of a program; `evaluator` returns a PythonEvaluator of the module."""
+
+    def __init__(self, tree: ast.Module, evaluator: Callable[[], PythonEvaluator]) -> None:
+        self._evaluator = evaluator
+        self._returned: dict[str, ast.expr] = {}
+        self._fields: dict[str, dict[str, ast.expr | None]] = {}
+        self._options: dict[str, ast.expr | None] = _options(tree)
+        self._names: dict[int, str] = {}
+        """Name by which each function (by `id`) is called: its own name, or its class's name."""
+        for node in tree.body:
+            if isinstance(node, FUNCTIONS):
+                self._names[id(node)] = node.name
+                returned = _returned(node)
+                if returned is not None:
+                    self._returned[node.name] = returned
+            elif isinstance(node, ast.ClassDef):
+                methods = (part for part in node.body if isinstance(part, FUNCTIONS))
+                first = next((part for part in methods if part.name == "__init__"), None)
+                if first is not None:
+                    self._names[id(first)] = node.name
+                else:
+                    self._fields[node.name] = dict(_fields(node))
+        self._sites: dict[str, list[ast.Call]] = {}
+        self._uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+        names = set(self._names.values())
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and (name := _called(call)) in names:
+                self._sites.setdefault(name, []).append(call)
+
+    def made_by(self, node: ast.Call, depth: int) -> PythonValue | None:
+        """Return the result of calling a function or class of the program; None if unknown."""
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if is_parsing(node):
+            return self.parsed(node, depth)
+        if name in self._returned and not node.args and not node.keywords:
+            return self._evaluator().value(self._returned[name], depth + 1)
+        if name not in self._fields:
+            return None
+        return self._defaults(node, self._fields[name], f"{name}.", depth)
+
+    def parsed(self, node: ast.AST, depth: int = 0) -> PythonTable:
+        """Return the defaults of the options that the program declares with `argparse`."""
+        return self._defaults(node, self._options, "the option ", depth)
+
+    def _defaults(
+        self, node: ast.AST, fields: Mapping[str, ast.expr | None], owner: str, depth: int
+    ) -> PythonTable:
+        evaluator, table = self._evaluator(), PythonTable()
+        for attribute, default in fields.items():
+            value = evaluator.value(default, depth + 1) if default is not None else None
+            if isinstance(value, PythonText):
+                note = f"the default of {owner}{attribute}"
+                pieces = tuple(replace(piece, note=note) for piece in value.pieces)
+                value = replace(value, pieces=pieces)
+            if value is not None:
+                table.entries[attribute] = (evaluator.label(node, attribute), value)
+        return table
+
+    def arguments(self, node: AnyFunction) -> dict[str, PythonValue]:
+        """Return a function's known parameter values; empty unless its only use is one call."""
+        sites = self._sites.get(self._names.get(id(node), ""), [])
+        if len(sites) != 1 or self._uses[node.name] > 1:
+            return {}
+        (call,) = sites
+        if any(isinstance(argument, ast.Starred) for argument in call.args):
+            return {}
+        parameters = node.args
+        named = [*parameters.posonlyargs, *parameters.args]
+        named = named[1:] if node.name == "__init__" else named
+        defaults = parameters.defaults
+        pairs = (
+            *zip(named[len(named) - len(defaults) :], defaults, strict=False),
+            *zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True),
+            *zip(named, call.args, strict=False),
+        )
+        found = {parameter.arg: value for parameter, value in pairs if value is not None}
+        names = {parameter.arg for parameter in (*named, *parameters.kwonlyargs)}
+        evaluator = self._evaluator()
+        table = evaluator.keywords(call)
+        values = {name: evaluator.value(value) for name, value in found.items()}
+        values |= {name: value for name, (_, value) in table.entries.items() if name in names}
+        if parameters.kwarg is not None:
+            entries = {key: entry for key, entry in table.entries.items() if key not in names}
+            values[parameters.kwarg.arg] = PythonTable(entries, table.rest)
+        elif table.rest:
+            return {}
+        return {
+            name: value
+            for name, value in values.items()
+            if not (
+                isinstance(value, PythonText)
+                and (value.unknown or (value.constant is None and not value.is_text))
+            )
+        }
+
+
+def _called(call: ast.Call) -> str:
+    """Return the name of the called function or class: `f(…)`, `F.options(…).bind(…)`."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and function.attr in _PASSES_ON:
+        function = function.value
+        if isinstance(function, ast.Call) and isinstance(function.func, ast.Attribute):
+            function = function.func.value
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _returned(node: AnyFunction) -> ast.expr | None:
+    """Return the result expression of a function without parameters; None for other functions.
+
+    The body must be a single `return`, or end by returning the parsed options.
+    """
+    body = [
+        statement
+        for statement in node.body
+        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+    ]
+    arguments = node.args
+    takes = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    if takes or arguments.vararg or arguments.kwarg or not body:
+        return None
+    found = body[-1].value if isinstance(body[-1], ast.Return) else None
+    return found if len(body) == 1 or is_parsing(found) else None
+
+
+def is_parsing(node: ast.AST | None) -> bool:
+    """True if an expression is a call of `parse_args`."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "parse_args"
+    )
+
+
+def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
+    """Return the options of `add_argument` calls with their defaults; None for unknown defaults."""
+    found: dict[str, ast.expr | None] = {}
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call) or last_name(call.func) != "add_argument":
+            continue
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+        names = [part.value for part in call.args if isinstance(part, ast.Constant)]
+        flags = (text for text in names if isinstance(text, str) and text[:2] == "--")
+        name = keywords.get("dest") or next(map(ast.Constant, flags), None)
+        if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+            continue
+        key = name.value.lstrip("-").replace("-", "_")
+        default = keywords.get("default")
+        before = found.get(key)
+        is_same = key not in found or (
+            before is not None and default is not None and ast.dump(before) == ast.dump(default)
+        )
+        found[key] = default if is_same and "action" not in keywords else None
+    return found
+
+
+def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
+    """Yield the fields of a class with their defaults; None if a call creates the default."""
+    for statement in node.body:
+        if not isinstance(statement, (ast.AnnAssign, ast.Assign)):
+            continue
+        target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
+        if isinstance(target, ast.Name):
+            value = statement.value
+            if isinstance(value, ast.Call):
+                value = next((k.value for k in value.keywords if k.arg == "default"), None)
+            yield target.id, value
