@@ -141,12 +141,16 @@ class Collected(ReadingBuilder):
             source = nodes.source(line, self.document)
             self.document.spend(6 + len(source.text) // 20)
             script.put(source.text + "\n", map(source.offset, range(len(source.text) + 1)))
+        self.run_script(script.source(), env, passed)
+
+    def run_script(self, source: SourceText, env: Env, passed: Env) -> None:
+        """Read a script with this environment."""
         known = {key: value.word() for key, value in env.items()}
         for key, value in passed.items():
             why = f"`{key}` comes from the environment of the caller"
             known[key] = Word(value.text, value.place, evaluated=False, why=why)
         scope = _scope(env, frozenset(passed), None)
-        self._run(script.source(), scope, CommandContext(base=known))
+        self._run(source, scope, CommandContext(base=known))
 
     def _run(self, source: SourceText, scope: ShellScope, context: CommandContext) -> None:
         with self.tolerant():

@@ -479,10 +479,11 @@ def read_notebook(document: Document) -> Reading:
     for root in nodes.load(document):
         for cell in nodes.items(nodes.entries(root).get("cells")):
             keys = nodes.entries(cell)
-            if nodes.text(keys.get("cell_type")) == "code":
-                source = _source(keys.get("source"), document)
-                if SERVER.search(source.text) or _SGLANG.search(source.text):
-                    reader.code(source)
+            kind, source = nodes.text(keys.get("cell_type")), _source(keys.get("source"), document)
+            if kind == "code" and (SERVER.search(source.text) or _SGLANG.search(source.text)):
+                reader.code(source)
+            elif kind == "markdown" and SERVER.search(source.text):
+                reader.add(read_markdown(nodes.StringDocument(source)))
     return reader.reading()
 
 

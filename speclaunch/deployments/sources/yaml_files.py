@@ -38,7 +38,7 @@ from speclaunch.deployments.sources.interface import (
     Reading,
     Word,
 )
-from speclaunch.deployments.sources.source_text import Document
+from speclaunch.deployments.sources.source_text import Document, SourceBuilder
 from speclaunch.deployments.sources.wrappers import declared
 
 
@@ -164,6 +164,8 @@ _ENCODED = lazy(r"\s*(?:\[\s*[\"\[{]|\{\s*\")")
 """Beginning of JSON in a string, such as the record of a run. Its texts are escaped twice."""
 _MARKDOWN = lazy(r"(?m)^[ \t]*(?:```\w*[ \t]*\n|\|[^\n]*\|[ \t]*$)")
 """Code or a table row in a document that is a string in YAML."""
+_KEY = lazy(r"(?<![$\w])\{([a-z]\w*)\}")
+"""Key of `defaults` in a command of sparkrun."""
 _SEVERAL = frozenset({"nodes", "num_nodes"})
 """Keys for several machines: GPUs are then stated per machine."""
 
@@ -199,7 +201,7 @@ def read_tasks(
             if isinstance(node, yaml.MappingNode):
                 keys = nodes.entries(node)
                 context = _inside(keys, context, document)
-                done = _command(keys, context, reading)
+                done = _command(keys, context, reading) | _template(keys, context, reading)
                 left = [(value, name, context) for name, value in keys.items() if name not in done]
                 waiting += reversed(left)
             elif isinstance(node, yaml.SequenceNode):
@@ -227,6 +229,35 @@ def _command(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Colle
     if len(reading.invocations) == before and _are_arguments(words, context.image):
         reading.invocations.append(_of_a_chart(words, context))
     return set(parts) if len(reading.invocations) > before else set()
+
+
+def _template(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Collected) -> set[str]:
+    """Read a `command` of sparkrun, in which `{key}` is a key of `defaults`. Return the keys used.
+
+    Source: sparkrun's RECIPES.md, "Configuration".
+    """
+    command, values = keys.get("command"), dict(nodes.entries(keys.get("defaults")))
+    if not values or not isinstance(command, yaml.ScalarNode):
+        return set()
+    document, source = reading.document, nodes.source(command, reading.document)
+    if not SERVER.search(source.text) or not _KEY.search(source.text):
+        return set()
+    values.setdefault("model", keys.get("model", command))
+    filled, at = SourceBuilder(document), 0
+    for mark in [*_KEY.finditer(source.text), None]:
+        start, end = mark.span() if mark else (len(source.text), 0)
+        filled.put(source.text[at:start], map(source.offset, range(at, start)))
+        at = end
+        node = values.get(mark[1]) if mark else None
+        if mark and isinstance(node, yaml.ScalarNode) and node is not command:
+            document.spend(6 + len(str(node.value)) // 2)
+            value = nodes.source(node, document)
+            filled.put(value.text, map(value.offset, range(len(value.text))))
+        elif mark:
+            filled.stand_in(f"${{{mark[1]}}}", source.offset(start), source.offset(end - 1))
+    with reading.within(context.image, context.hardware):
+        reading.run_script(filled.source(), dict(context.env), dict(context.passed))
+    return {"command"}
 
 
 def _are_arguments(words: Sequence[Field], image: str | None) -> bool:

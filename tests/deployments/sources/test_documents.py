@@ -55,6 +55,21 @@ def test_each_form_of_a_command(form: str) -> None:
     assert slices(text, found) == WORDS
 
 
+def test_a_command_in_the_text_of_a_notebook() -> None:
+    lines = [
+        "Start the server:\n",
+        "```bash\n",
+        f"{SERVER} --model-path a/b \\\n",
+        " --tp 2\n",
+        "```",
+    ]
+    cells = [{"cell_type": "markdown", "source": lines}, {"cell_type": "raw", "source": lines}]
+    text = json.dumps({"cells": [*cells, {"cell_type": "markdown", "source": "sglang serve it"}]})
+    found = doc(text, "x.ipynb")
+    assert texts(found) == WORDS
+    assert slices(text, found) == WORDS
+
+
 def test_a_program_in_a_fence_for_scripts() -> None:
     program = (
         'import os\nfrom sglang.utils import launch_server_cmd\n\nmodel = "a/b"\n'

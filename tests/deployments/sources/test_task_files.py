@@ -181,3 +181,30 @@ def test_values_of_a_chart_whose_template_adds_the_program() -> None:
     for other in ("vllm/vllm-openai", "lmsysorg/other"):
         assert not read_yaml(ARGUMENTS.replace("lmsysorg/sglang", other), "values.yaml").invocations
     assert not read_yaml(ARGUMENTS.replace("--model-path", "--port"), "values.yaml").invocations
+
+
+def test_a_recipe_of_sparkrun() -> None:
+    """Its `defaults` fill the command; an option of `sparkrun run` may replace them."""
+    text = """\
+model: org/m
+container: lmsysorg/sglang:v0.5.9
+defaults:
+  port: 8000
+  tensor_parallel: 2
+  served_model_name: "m 1"
+command: |
+  python3 -m sglang.launch_server --model-path {model} --tp {tensor_parallel} \\
+    --served-model-name '{served_model_name}' --port {port} --dtype {dtype} \\
+    --json-model-override-args '{"a": {"port": 1}}' --host ${HOST}
+"""
+    found = only(read_yaml(text, "r.yaml"))
+    assert texts(found)[:8] == [
+        "--model-path", "org/m", "--tp", "2", "--served-model-name", "m 1", "--port", "8000"
+    ]  # fmt: skip
+    unknown = {word.text: word.evaluated for word in found.words[8:]}
+    assert (unknown["${dtype}"], unknown["${HOST}"]) == (False, False)
+    assert unknown['{"a": {"port": 1}}']
+    assert found.image == "lmsysorg/sglang:v0.5.9"
+    assert at(found.words[3]) == (5, 20)
+    other = text.replace("defaults:", "other:").replace("${HOST}", "h")
+    assert texts(only(read_yaml(other, "r.yaml")))[1] == "{model}"
