@@ -12,11 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from speclaunch.deployments.sources.interface import Word
-from speclaunch.deployments.sources.python_definitions import (
-    FUNCTIONS,
-    Definitions,
-    is_parsing,
-)
+from speclaunch.deployments.sources.python_definitions import FUNCTIONS, Definitions, is_parsing
 from speclaunch.deployments.sources.python_values import (
     MAX_PIECES,
     ProgramPositions,

@@ -204,6 +204,10 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         if field_name in requested:
             overridden.append(requested[field_name])
         requested[field_name] = value
+    of_speculation = {field for field in requested if field.startswith("speculative_")}
+    may_set: dict[str, str] = {}
+    if found.elided and of_speculation and "speculative_algorithm" not in of_speculation:
+        may_set["speculative_algorithm"] = f"{found.elided[0].text} may set it"
     slime = invocation.kind is InvocationKind.SLIME
     ignored: list[RequestedValue] = []
     if slime:
@@ -229,7 +233,8 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
             ],
             requested,
             catalogue,
-        ),
+        )
+        | may_set,
         unseen=found.unseen,
         argv=_argv(found.words),
         server_context=invocation.server_context,

@@ -131,6 +131,14 @@ def test_a_text_that_a_program_joins_from_fragments() -> None:
     assert said(read(bash)) == "--model-path m"
 
 
+def test_unknown_arguments_may_set_the_algorithm(tmp_path: Path) -> None:
+    draft = 'cmd = ["sglang", "serve", "m", "--speculative-draft-model-path", "d"]'
+    for more, is_reported in (("", True), ("    cmd.extend(a['args'])\n", False)):
+        text = f"{HEAD}def f(a):\n    {draft}\n{more}    subprocess.Popen(cmd)\n"
+        found = lint_text(text, "x.py", tmp_path)
+        assert ("SPL120" in {finding.code for finding in found}) == is_reported
+
+
 def test_commands_in_nested_tables() -> None:
     found = read('T = {"m": {"cmd": {"a": "sglang serve --model-path {path} --tp 2"}}}')
     assert said(found) == "--model-path ? --tp 2"
