@@ -111,7 +111,7 @@ class RecipeResults(Struct, frozen=True):
     skipped: tuple[SkippedRule, ...]
     versions: tuple[str, ...]
     examined: tuple[CheckedRequest, ...] = ()
-    """One checked request per version, from which the engine's own checks start."""
+    """One checked request per version, as input for the engine checks."""
 
 
 def is_cpu(recipe: Recipe) -> bool:
@@ -123,8 +123,9 @@ def is_cpu(recipe: Recipe) -> bool:
 def versions_to_check(
     recipe: Recipe, requested: tuple[str, ...], installed: str | None
 ) -> tuple[str, ...]:
-    """Return the versions of `--engine`, else the recipe's pin, else the installed version if it
-    fits, else the newest that fits. Raises InputError if none of them can serve the recipe.
+    """Return the versions of `--engine`, else the pinned version, else the installed version if the
+    recipe allows it, else the newest allowed. Raises InputError if the recipe excludes a requested
+    version or every release.
     """
     engine = recipe.deployment.engine
     for version in requested:
@@ -159,7 +160,7 @@ def check_recipe(
     rules: tuple[Rule, ...],
     inherited: Mapping[str, str],
 ) -> RecipeResults:
-    """Return the rules' results for a recipe, at each version."""
+    """Return the rules' results for a recipe at each of these versions."""
     examined: list[CheckedRequest] = []
     for version in versions:
         catalogue = load_catalogue(version)
@@ -209,7 +210,7 @@ def with_engine_checks(
 
 
 def known_python(runtime: object) -> Path | None:
-    """Return the interpreter of a detected engine; None without one, or if it was not executed."""
+    """Return the detected engine's interpreter; None if no engine was detected or executed."""
     return runtime.interpreter if isinstance(runtime, Runtime) and runtime.executed else None
 
 
@@ -267,7 +268,7 @@ def target_of(
 
 
 def is_elsewhere(declared: Hardware | None, found: object) -> bool:
-    """True if `--hardware` (`declared`) differs from this machine's hardware (`found`)."""
+    """True if this machine (`found`) lacks the GPUs of `declared`."""
     if declared is None or declared.vendor is Vendor.CPU:
         return False
     if not isinstance(found, Hardware) or found.vendor is not declared.vendor:
@@ -285,7 +286,7 @@ def _known(read: Callable[[], T]) -> T | None:
 
 
 def _device(recipe: Recipe, plan: Plan) -> str | None:
-    """Return the recipe's configured device; a GPU by default."""
+    """Return the recipe's device: `cpu`, the configured device, or `cuda`."""
     if is_cpu(recipe):
         return _CPU
     configured = plan.value_or_none("device")
@@ -302,7 +303,7 @@ class DoctorRequest(Struct, frozen=True):
 
     recipe: Recipe | None = None
     complete_recipe: Recipe | None = None
-    """Recipe with all roles, if `recipe` is one of its roles."""
+    """Recipe of the complete deployment if `recipe` is one of its roles; otherwise None."""
     versions: tuple[str, ...] = ()
     lookup: Lookup = field(default_factory=Lookup)
     """Lookup with the explicit hardware, if any."""
@@ -407,7 +408,7 @@ def gather(
 
 
 def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath, ...]:
-    """Return the missing paths of a recipe, with the arguments of this version."""
+    """Return the nonexistent paths in the recipe's arguments for this version."""
     catalogue = load_catalogue(version)
     deployment = recipe.deployment
     rendered = render_args(deployment.args, deployment.engine.env, catalogue)
@@ -435,7 +436,7 @@ def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str],
 
 
 def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | UnknownFact]:
-    """Return the interpreter that a launch would use, and its packages."""
+    """Return the interpreter that a launch would use, and its packages if it may be executed."""
     if recipe is not None and is_cpu(recipe):
         runtime = probe(cpu.python)
     else:
@@ -505,7 +506,7 @@ def _lookup(
 
 
 def _meant_for(recipe: Recipe, found: object) -> str | None:
-    """Return the recipe's hardware; None if this machine has it, or if the recipe names none."""
+    """Return the recipe's hardware if this machine is known to lack it; otherwise None."""
     name = recipe.deployment.hardware.name
     if name == AUTO or is_cpu(recipe) or not isinstance(found, Hardware):
         return None

@@ -1,4 +1,4 @@
-"""Facts of this machine: memory, disks, limits, compilers, a port. No privileges needed."""
+"""Facts about this machine, read without privileges: memory, disks, compilers, models, …"""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from speclaunch.serving.launch.runs import listeners, require_free
 _CGROUPS = Path("/sys/fs/cgroup")
 _NEARBY = 20
 _PRIVILEGED = 1023
-"""Last port that only root may listen on."""
+"""Highest port that only root may listen on."""
 _DEVICES = {"NVIDIA": "/dev/nvidiactl", "AMD": "/dev/kfd"}
 
 
 def read_memory() -> MachineMemory:
-    """Return main memory and processors, within the limits of the control group."""
+    """Return the main memory and the processor count, with the limits of the control groups."""
     memory = psutil.virtual_memory()
     limit, used = _memory_limit()
     cpus = float(len(os.sched_getaffinity(0)))
@@ -57,7 +57,7 @@ def read_memory() -> MachineMemory:
 
 
 def read_limits() -> ProcessLimits:
-    """Return the limits of a process started from here."""
+    """Return the resource limits that a started engine inherits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return ProcessLimits(
         _limit(soft),
@@ -68,7 +68,7 @@ def read_limits() -> ProcessLimits:
 
 
 def read_volume(use: VolumeUse, path: Path) -> DiskVolume:
-    """Return the disk of a directory that may not exist yet. Raises OSError."""
+    """Return the disk that holds `path`, which may not exist yet. Raises OSError."""
     place, hidden = path, False
     while place.parent != place:
         try:
@@ -84,7 +84,7 @@ def read_volume(use: VolumeUse, path: Path) -> DiskVolume:
 
 
 def read_tools(env: Mapping[str, str]) -> Tools:
-    """Return the compilers that the engine would find."""
+    """Return the compilers, CUDA libraries and GPU devices that the engine would find."""
     path = env.get("PATH", os.defpath)
     compiler = shutil.which(env.get("CXX", "c++"), path=path) or shutil.which("g++", path=path)
     return Tools(
@@ -96,7 +96,7 @@ def read_tools(env: Mapping[str, str]) -> Tools:
 
 
 def read_port(host: str, number: int) -> Port:
-    """Return the availability of a port for an engine."""
+    """Return a port's state: free, or unusable and why."""
     address = _local_address(host)
     try:
         require_free(address, number)
@@ -109,7 +109,8 @@ def read_port(host: str, number: int) -> Port:
 
 
 def _local_address(host: str) -> str:
-    """Return an IP address to listen on, without a DNS query; all interfaces for a host name."""
+    """Return the IP address to listen on, without a DNS query; 0.0.0.0 for a host name other than
+    `localhost`."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError, ValueError):
             socket.inet_pton(family, host)
@@ -118,7 +119,7 @@ def _local_address(host: str) -> str:
 
 
 def _free(host: str, number: int) -> int | None:
-    """Return a free port shortly after the taken port `number`; None if there is none."""
+    """Return a free, unprivileged port shortly above `number`; None if there is none."""
     first = max(number, _PRIVILEGED) + 1
     for nearby in range(first, min(first + _NEARBY, 65536)):
         with contextlib.suppress(LaunchError, OSError, socket.gaierror):
@@ -132,8 +133,8 @@ def _limit(value: int) -> int | None:
 
 
 def _memory_limit() -> tuple[int | None, int | None]:
-    """Return the smallest memory limit of this process's control groups and the memory used there,
-    in bytes; None if unlimited or unknown.
+    """Return the smallest memory limit of this process's control groups, and that group's memory
+    use, in bytes. Each is None if unlimited or unknown.
     """
     found: list[tuple[int, int | None]] = []
     for directory in _groups("memory"):
@@ -148,7 +149,7 @@ def _memory_limit() -> tuple[int | None, int | None]:
 
 
 def _cpu_quota() -> float | None:
-    """Return the processors that the control groups allow; None without a quota."""
+    """Return the processor quota of the control groups; None without a quota."""
     found: list[float] = []
     for directory in _groups("cpu"):
         with contextlib.suppress(OSError, ValueError):
@@ -162,7 +163,8 @@ def _cpu_quota() -> float | None:
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Yield the directories of this process's control groups (versions 1 and 2), innermost first.
+    """Yield the directories of this process's `controller` groups (cgroups 1 and 2), innermost
+    first.
 
     Inside a container, /proc may show the host's path, so the root is included as well.
     """
@@ -193,7 +195,7 @@ def _number(path: Path) -> int | None:
 
 
 def _nvcc(env: Mapping[str, str], path: str) -> Path | None:
-    """Return the nvcc that torch and the engine find: CUDA_HOME, PATH, /usr/local/cuda; or None."""
+    """Return the nvcc that torch and the engine find through CUDA_HOME, PATH or /usr/local/cuda."""
     home = env.get("CUDA_HOME") or env.get("CUDA_PATH")
     found = shutil.which("nvcc", path=path)
     candidates = [Path(home) / "bin" / "nvcc"] if home else []
@@ -277,7 +279,8 @@ def _weights(directory: Path) -> bool:
 
 
 def _token(env: Mapping[str, str], base: Path) -> str | None:
-    """Return the variable or file that the hub's library reads the token from, if any."""
+    """Return the variable's name or the file's path that contains the hub token; None without
+    one."""
     for name in _TOKENS:
         if env.get(name, "").strip():
             return name
@@ -309,7 +312,7 @@ _DEFAULT_PORT = 30000
 _COMMANDS = frozenset({"sglang", "sglang.cli.main"})
 _GUARD = "speclaunch/serving/launch/guard.py"
 _ADOPTERS = frozenset({"systemd", "init", "tini", "dumb-init", "docker-init"})
-"""Processes that adopt orphans."""
+"""Names of processes that adopt orphaned processes."""
 
 
 class Custody(StrEnum):
@@ -320,9 +323,10 @@ class Custody(StrEnum):
     PARENT = "parent"
     """The engine's parent is the process that started it."""
     SERVICE = "service"
-    """The engine was started without a parent (a service, a container's main process, setsid)."""
+    """The engine was meant to run without a parent: a service, a container's main process,
+    setsid."""
     LEFT_OVER = "left over"
-    """The engine's parent has exited, and the engine was not started to run without a parent."""
+    """The engine's parent has exited, and the engine was not meant to run without one."""
     ZOMBIE = "zombie"
     """The engine has exited, and its parent has not reaped it."""
 
@@ -334,7 +338,8 @@ class EngineTree(Struct, frozen=True):
     members: tuple[Process, ...]
     custody: Custody
     keeper: int | None = None
-    """ID of the process that supervises the engine (for a zombie, its parent); None without one."""
+    """ID of the process that supervises the engine (for a zombie, its parent); None if there is
+    none."""
 
     @property
     def port(self) -> int | None:
@@ -373,9 +378,7 @@ def read_processes() -> tuple[Process, ...]:
 
 
 def _ports() -> dict[int, set[int]]:
-    """Return the TCP ports on which each process listens, by process id; only those this user can
-    see.
-    """
+    """Return the TCP ports on which each visible process listens, by process id."""
     found: dict[int, set[int]] = {}
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections(kind="tcp"):
@@ -450,7 +453,7 @@ def may_end(process: Process, user: str) -> bool:
 
 
 def _runs_server(argv: Sequence[str]) -> bool:
-    """True for `python [options] -m sglang.launch_server …`, `python …/bin/sglang serve …`."""
+    """True for `python [options] -m sglang.launch_server …` or `python …/bin/sglang serve …`."""
     for index, word in enumerate(argv[1:], 1):
         following = argv[index + 1] if index + 1 < len(argv) else ""
         if word == "-m":
@@ -493,7 +496,7 @@ def _runs_by_itself(root: Process, table: Mapping[int, Process]) -> bool:
 
 
 def _is_part(process: Process) -> bool:
-    """True for a process that only runs below a server: scheduler, detokenizer, …"""
+    """True for a process that only runs as part of a server: scheduler, detokenizer, …"""
     return process.name.startswith(_TITLE) or bool(
         process.argv and process.argv[0].startswith(_TITLE)
     )

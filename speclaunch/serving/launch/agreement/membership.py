@@ -46,7 +46,7 @@ from speclaunch.serving.launch.guard import marked, parents_by_pid
 
 _TEMPORARY = ".tmp-"
 _MAX_BYTES = 1 << 20
-"""Maximum bytes of a record."""
+"""Maximum size of a record, in bytes."""
 _FILE_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO})
 """Errors that concern one file, not the directory."""
 _LINKS = "choose a directory on a file system with hard links (NFS, Lustre, a local disk)"
@@ -173,7 +173,7 @@ class DirectoryStore:
 
 
 def make_directory(path: Path) -> None:
-    """Create the directory and its parents, for this user only. Raises StoreError."""
+    """Create the directory and its parents, accessible to this user only. Raises StoreError."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -260,7 +260,8 @@ class SharedMemory:
 OpenStore = Callable[[Path, str], DirectoryStore]
 _SLACK = 1.25
 _SLACK_SECONDS = 2.0
-"""Extra seconds before a lease expires for other ranks, to kill the holder's engine."""
+"""Extra seconds that other ranks wait before a lease counts as expired, so that the holder's engine
+can be killed first."""
 _TRIES = 100
 _LEASES, _LEASE_SECONDS = 10, 60.0
 """Longest accepted lease of another rank: `_LEASES` times this rank's lease, but at least
@@ -438,8 +439,8 @@ class Membership:
         return peers
 
     def _read_state(self, store: DirectoryStore, joined: Joined, key: tuple[bool, Name]) -> None:
-        """Read the state of a life. The life is gone if it left, or if its state did not change for
-        longer than its lease.
+        """Read the state of a life, and record the life as gone if it left, ended on this host, or
+        was silent for longer than its lease.
         """
         key_of_file = self._key(life_file("beat", joined.name), former=key[0])
         problem = ""

@@ -1,4 +1,4 @@
-"""Next action of a rank, from its view of the others. Pure: no file, no clock, no engine.
+"""Next action of a rank, from its view of the others. Pure: uses no file, clock or engine.
 
 Settings change in epochs. The first rank to create an epoch's decision file makes its decision,
 which never changes. A rank *adopts* a decision when it runs no engine of an older decision. It
@@ -70,7 +70,7 @@ class View(Struct, frozen=True):
     damaged: str = ""
     """Reason why decisions, or this rank's failures, cannot be read; empty if they can."""
     stale: bool = False
-    """True if decisions have been damaged for the duration of a lease, so no late write can repair
+    """True if decisions have been damaged for longer than a lease, so no late write can repair
     them.
     """
 
@@ -82,13 +82,15 @@ class Mine(Struct, frozen=True):
     world: Mapping[str, int]
     """Number of ranks of each server."""
     joined_at: int = -1
-    """Newest epoch when this life of the rank joined; -1 for the first life, or without an epoch.
+    """Newest epoch when this life of the rank joined; -1 for a first life, or if no epoch had
+    begun.
     """
     epoch: int = -1
     engine: int = -1
     """Epoch for which this rank's engine was started; -1 without an engine."""
     settled: bool = False
-    """True if the engine ended so long ago that any rank out of memory has reported it."""
+    """True if the engine ended so long ago that any rank that ran out of memory has reported
+    this."""
     max_attempts: int = 8
     max_returns: int = 8
 
@@ -267,7 +269,7 @@ def _return(mine: Mine, view: View, newest: Decision) -> Action:
 
 
 def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
-    """Return the action after engines ended; None if no action follows."""
+    """Return the action that ended engines require; None if they require none."""
     now = [failure for failure in view.failures if _current(failure, newest)]
     memory = [failure for failure in now if failure.memory]
     if memory:
@@ -319,7 +321,8 @@ def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
 
 
 def _start(mine: Mine, view: View, newest: Decision, missing: list[str]) -> Action:
-    """Return the action that starts the engine once no other engine can run with other settings."""
+    """Return the action to start the engine, or to wait while another may run with other
+    settings."""
     part = newest.parts[mine.name.part]
     if away := [rank for rank in missing if rank.startswith(f"{mine.name.part}.")]:
         return Wait(f"waiting for {_and(away)}")

@@ -1,4 +1,4 @@
-"""Launch of one rank: run one engine after another, as the ranks agree."""
+"""Launch of one rank, which runs one engine after another as the ranks agree."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class AgreementKeeper(LaunchThread):
         self.join(seconds)
 
     def _keep(self) -> None:
-        """Run cycles, without a pause if there is new data."""
+        """Run cycles until stopped, without a pause if there is new data."""
         published: RankState | None = None
         while not self._join() and not self._stopping:
             time.sleep(self._pause)
@@ -176,7 +176,7 @@ class AgreementKeeper(LaunchThread):
 
 
 def document(attempt: Attempt) -> dict[str, Any]:
-    """Return an attempt as JSON, without its settings (the decision has them) and its log text."""
+    """Return an attempt as JSON, without its settings (the decision has them) or its log text."""
     found = attempt.diagnosis
     if found is None or found.cause is None:
         return {}
@@ -232,7 +232,7 @@ def attempt_of(number: int, document: Mapping[str, Any]) -> Attempt | None:
 
 
 def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decision:
-    """Return the decision after a memory failure: the ladder's next rung, or to end all ranks."""
+    """Return the decision after a memory failure: take the ladder's next rung, or end all ranks."""
     newest, last = action.after, action.failures[-1]
     where = f"{last.name.member}: {last.why}"
 
@@ -473,7 +473,8 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         self._publish({})
 
     def announce_stop(self) -> None:
-        """Announce that a worker stops. Its engine ends after rank 0 has finished the requests."""
+        """End all ranks if this worker must stop. Its engine ends after rank 0 has finished the
+        requests."""
         if self.interrupts.received and self.group.rank > 0:
             self._end_all()
 

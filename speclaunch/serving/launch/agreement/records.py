@@ -113,7 +113,7 @@ def _role(args: Mapping[str, Any]) -> str:
 
 
 def _file_name(job: str) -> str:
-    """Return the job as a directory name; different jobs get different names."""
+    """Return a job's directory name, which is unique to the job."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "-", job)[:80]
     return plain if plain == job else f"{plain}-{hashlib.sha256(job.encode()).hexdigest()[:8]}"
 
@@ -123,7 +123,7 @@ VERSION = 1
 STATE_BYTES = 256
 """Length in bytes of every written state."""
 _LONGEST = 1 << 20
-"""Maximum bytes of a document."""
+"""Maximum size of a document, in bytes."""
 _DEEPEST = 50
 """Maximum nesting depth of a document."""
 _LONGEST_LEASE = 1e9
@@ -158,7 +158,7 @@ class Name(Struct, frozen=True):
     """Name of one life of a rank. Each restart of the rank increments the life's number."""
 
     part: str
-    """Server of the rank: all ranks of a part run the same settings."""
+    """Name of the rank's server. All ranks of a server run with the same settings."""
     rank: int
     life: int = 0
 
@@ -218,7 +218,7 @@ class Decision(Struct, frozen=True):
     parts: Mapping[str, PartSettings]
     why: str = ""
     rung: Mapping[str, Any] | None = None
-    """Rung of the ladder, if any: name, changes, why, cost."""
+    """Rung that led to the decision (name, changes, why, cost); None without a rung."""
     ending: str = ""
     """For the last decision: `failed`, or `stopped` if a stop was requested; otherwise empty."""
     explanation: str = ""
