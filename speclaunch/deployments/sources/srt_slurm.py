@@ -7,7 +7,7 @@ Sources (NVIDIA/srt-slurm at c88ef73):
 - docs/overrides.md: `base` is not a job itself if `override_*` (merged over it) or `zip_override_*`
   exist. Each item of a list in `zip_override_*` is one job; a list inside it is a value.
 - src/srtctl/core/schema.py, ResourceConfig: a worker has `gpus_per_ROLE` GPUs, else its share of
-  `ROLE_nodes`. FrontendConfig: the router is Dynamo's, or SGLang's for `type: sglang`.
+  the GPUs on `ROLE_nodes`. FrontendConfig: the router is Dynamo's, or SGLang's for `type: sglang`.
 - topology.py, allocate_endpoints: a worker uses as many nodes as it needs.
 """
 
@@ -34,13 +34,13 @@ from speclaunch.deployments.sources.wrappers import declared
 from speclaunch.engine import Group, Pod, Router, ServerContext, Setting
 
 _ROLES = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
-"""Roles, with the prefix of their names in `resources`."""
+"""Names of the roles in keys of `resources` (`agg_workers`)."""
 _MAX_VARIANTS = 200
 _MAX_DEPTH = 12
 _IMAGE = lazy(r"(?P<repository>[\w.-]+)\+(?P<name>sglang[\w.-]*)\+(?P<tag>[\w.-]+?)(?:\.sqsh)?\Z")
-"""File name of an image in enroot: `lmsysorg+sglang+v0.5.5.sqsh`."""
+"""File name of an enroot image: `lmsysorg+sglang+v0.5.5.sqsh`."""
 _RELEASE = lazy(r"v?\d+\.\d+\.\d+(?:\.post\d+)?(?:-[\w.-]+)?\Z")
-"""Alias of a container that is a release of SGLang's image."""
+"""Container alias that is the image tag of an SGLang release."""
 _FILLED_IN = lazy(r"\{[A-Za-z_]\w*\}")
 """Placeholder for a sweep's parameter or a worker's node."""
 _OVERRIDES = ("override_", "zip_override_")
@@ -53,11 +53,11 @@ _PROGRAMS = {"sglang": "sglang_router.launch_router", "dynamo": "dynamo.frontend
 _READ_ONLY = "srt-slurm builds the command line from these keys"
 
 Tree = dict[str, "Tree | yaml.Node"]
-"""Merged mappings. All other values are nodes of the file."""
+"""Nested mappings, after merging. All other values are nodes of the file."""
 
 
 class _Key(Struct, frozen=True):
-    """Argument in the file: key, node of the key, value."""
+    """Argument in the file: its name, key node and value node."""
 
     name: str
     node: yaml.ScalarNode
@@ -124,7 +124,7 @@ _KEYS = "\0keys"
 
 
 def _tree(node: yaml.Node, document: Document, depth: int = 0) -> Tree:
-    """Return a node's nested mappings as a tree that includes the nodes of their keys."""
+    """Return a node's nested mappings as a tree that also contains the key nodes."""
     document.spend()
     tree: Tree = {}
     for key, key_node, value in nodes.pairs(node):
@@ -154,7 +154,7 @@ def _keeps(key: str, over: Tree) -> bool:
 
 
 def _sizes(tree: Tree) -> set[int]:
-    """Return the lengths of the lists in a `zip_override_*`."""
+    """Return the distinct list lengths in a `zip_override_*`."""
     found: set[int] = set()
     for value in tree.values():
         if isinstance(value, dict):
@@ -278,9 +278,9 @@ def _image(job: Tree) -> str | None:
 
 
 def _hardware(job: Tree, role: str) -> str | None:
-    """Return the GPU type, with the number per node if workers use complete nodes, or None.
+    """Return the GPU type, or None. If workers use complete nodes, include the GPUs per node.
 
-    For other workers, the arguments state the GPUs.
+    Otherwise, the arguments determine the GPU count.
     """
     resources = _below(job, "resources")
     kind = nodes.text(_scalar(resources.get("gpu_type")))
@@ -324,7 +324,7 @@ def _group(job: Tree, name: str | None, place: Place, document: Document) -> Gro
 def _with_server_context(
     found: Invocation, job: Tree, role: str, belongs: Group, document: Document
 ) -> Invocation:
-    """Return a role's server with its server context and the tokens added for several nodes."""
+    """Return a role's server with its server context and multi-node tokens."""
     resources, prefix = _below(job, "resources"), _ROLES[role]
 
     def number(name: str) -> Setting | None:

@@ -1,4 +1,4 @@
-"""Read texts that a program fills in before use, without running it: templates and Makefiles.
+"""Read templates and Makefiles without rendering or running them.
 
 Every mark (`{{ … }}`, `{% … %}`) is replaced with a text of the same length, so places remain
 correct. A word in a branch or loop of the template is unknown if its command is outside. Every
@@ -40,12 +40,12 @@ _FIRST, _LAST = "\ue000", "\ue001"
 _BASE = 0xE100
 _DIGITS = 1000
 SHORTEST = 4
-"""Minimum length of a placeholder, and of a text that it replaces at equal length."""
+"""Minimum length of a placeholder. A shorter text cannot be replaced at equal length."""
 MARK = lazy("\ue000[\ue100-\ue4e7]+\ue001")
 
 
 class Masks:
-    """Placeholders in one text. `why` states what fills them in."""
+    """Placeholders in one text. `why`: the reason that their values are unknown."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -67,7 +67,7 @@ class Masks:
         return bool(self._texts)
 
     def shown(self, text: str) -> str:
-        """Return a text with its placeholders replaced with the originals."""
+        """Return a text with its placeholders replaced by the original text."""
         if _FIRST not in text:
             return text
         return MARK.sub(lambda found: self._text(found[0]), text)
@@ -115,7 +115,7 @@ _MARK = lazy(r"\{#.{0,2000}?#\}|\{%.{0,2000}?%\}|\{\{.{0,2000}?\}\}", re.DOTALL)
 _MOST_MARKS = 3000
 _MOST = 1 << 20
 _DEEPEST = 60
-"""Limits that no handwritten template exceeds: marks, characters, nested branches."""
+"""Maximum depth of nested branches. No handwritten template exceeds these three limits."""
 _KEYWORD = lazy(r"\{[{%][-~+]?\s*(?P<word>/\*|[A-Za-z]+)")
 _OPENING = frozenset(
     {"if", "with", "range", "for", "define", "block", "macro", "call", "filter", "raw"}
@@ -238,7 +238,7 @@ def _is_alone(text: str, mark: re.Match[str]) -> bool:
 
 
 def _opened(reading: Reading) -> Reading:
-    """Add an unknown argument to each command, because the template may add arguments."""
+    """Return `reading` with an unknown argument added to each command."""
     opened = []
     for found in reading.invocations:
         words = (Word("*", found.place, evaluated=False, why=_WHY), *found.words)

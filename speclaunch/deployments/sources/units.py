@@ -43,9 +43,9 @@ _OPEN = lazy(r"[\\%]")
 def read_settings(
     nodes: Sequence[Node], scope: ShellScope
 ) -> tuple[Sequence[Node], Sequence[Dropped]]:
-    """Return a unit's programs as commands, and its unread files; `nodes` if it is not a unit.
+    """Return a unit's commands and its unread environment files; `nodes` if it is not a unit.
 
-    `scope` gets the variables of ``Environment=``, which apply to all programs in any order.
+    ``Environment=`` variables are added to `scope`; their position in the unit is irrelevant.
     """
     plain, nodes = nodes, _with_container(nodes)
     if nodes is plain and not any(_EXEC.match(_setting(node)) for node in nodes):
@@ -147,7 +147,7 @@ def _program(word: ShellWord | tuple[ShellWord, ...]) -> ShellWord | None:
 
 
 def _variables(line: SourceSpan) -> Iterator[tuple[str, Value]]:
-    """Yield the variables of an ``Environment=`` line. systemd expands no ``$`` in them."""
+    """Yield the variables of an ``Environment=`` line. systemd does not expand ``$`` in them."""
     source = line.source
     start = source.text.index("=", line.start) + 1
     end = _LINE.search(source.text, start)

@@ -1,7 +1,7 @@
 """Translation of vLLM's server commands to SGLang's: `vllm serve … --speculative-config '{…}'`.
 
-Only `import` reads them. `marked` replaces the program's name with a mark of the same length, which
-the readers recognize as a server. `translated` converts the resulting commands to SGLang's.
+Only `speclaunch import` reads them. `marked` replaces the program's name with a mark of the same
+length, which the readers recognize as a server. `translated` converts the resulting commands.
 Sources: vLLM 0.33.0, config/speculative.py, engine/arg_utils.py and entrypoints/common/cli_args.py
 (options, keys and defaults), tool_parsers/ and reasoning/ (names of parsers); SGLang 0.5.23,
 arg_groups/ (their counterparts).
@@ -70,7 +70,7 @@ SAME = {
     "--uvicorn-log-level": "--log-level-http",
     "--log-level": "--log-level",
 }
-"""Options that SGLang has with the same value and meaning."""
+"""vLLM options, each with the SGLang option of the same value and meaning."""
 SWITCHES = {
     "--trust-remote-code": ("--trust-remote-code",),
     "--no-enable-prefix-caching": ("--disable-radix-cache",),
@@ -82,7 +82,7 @@ SWITCHES = {
     "--enable-eplb": ("--enable-eplb",),
     "--skip-tokenizer-init": ("--skip-tokenizer-init",),
 }
-"""Switches, with the equivalent SGLang option."""
+"""vLLM switches, each with the equivalent SGLang option."""
 VALUES: Mapping[str, Mapping[str, str]] = {
     "--tokenizer-mode": {name: name for name in ("auto", "slow")},
     "--load-format": {
@@ -130,7 +130,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
     },
     "--mamba-ssm-cache-dtype": {name: name for name in ("float32", "float16", "bfloat16")},
 }
-"""Options whose values have different names. Other values have no certain counterpart."""
+"""SGLang's value for each value of a vLLM option. Other values have no certain counterpart."""
 RENAMED = {"--mamba-ssm-cache-dtype": "--mamba-ssm-dtype"}
 """SGLang's name of an option in `VALUES`, if it differs."""
 MASTER_PORT = "29501"
@@ -174,7 +174,7 @@ ALGORITHMS = {
     "dflash": "DFLASH",
     "dspark": "DSPARK",
 }
-"""SGLang's algorithm of each method."""
+"""SGLang's algorithm for each vLLM method."""
 CHAINS = frozenset({"eagle", "eagle3", "mtp", "draft_model"})
 """Methods that draft step by step; the others draft all tokens at once."""
 KEYS = {
@@ -200,7 +200,7 @@ _PARALLEL = frozenset({"--enable-expert-parallel", "-ep", "--master-addr", "--ma
 
 
 class VllmOption(Struct, frozen=True):
-    """Option with its long name (with dashes) and values; `word` is its flag in the file."""
+    """Option: its long name (with dashes), its flag in the file (`word`), and its values."""
 
     name: str
     word: Word
@@ -267,7 +267,7 @@ def _is_bare(name: str) -> bool:
 
 
 def _after(word: Word, start: int) -> Word:
-    """Return the part of a token after `=`."""
+    """Return the part of a token from `start` on."""
     defaults = tuple(
         default._replace(start=default.start - start, end=default.end - start, inner=())
         for default in word.defaults
@@ -352,7 +352,7 @@ class _Translation:
         self._spec_word: Word | None = None
 
     def done(self) -> Invocation:
-        """Return the command without options that SGLang lacks."""
+        """Return the SGLang command, without options that SGLang lacks."""
         found = self._invocation
         model, options = read_options(found.words)
         if model is not None:
@@ -382,7 +382,7 @@ class _Translation:
         )
 
     def _put(self, flag: str, at: Word, value: Word | None = None, text: str | None = None) -> None:
-        """Add an SGLang option with the place of vLLM's option."""
+        """Add an SGLang option at the place of the vLLM option."""
         named = replace(at, text=flag, evaluated=True, why=None, placeholder=False, defaults=())
         self._words.append(named)
         if value is not None and text is None:
@@ -415,7 +415,7 @@ class _Translation:
             self._drop(option, WHY.get(name, NONE))
 
     def _value_of(self, option: VllmOption) -> bool:
-        """Translate an option depending on its value. Return False if there is no counterpart."""
+        """Translate an option whose counterpart depends on its value. Return False without one."""
         name, values = option.name, option.values
         if not values:
             return False
@@ -441,9 +441,9 @@ class _Translation:
     def _parallel(self, options: Mapping[str, VllmOption]) -> None:
         """Translate the parallelism options, which depend on each other.
 
-        With expert parallelism, vLLM spreads the experts over all ranks, of which `dp` groups
-        of `tp` compute the attention (config/parallel.py); SGLang's tp_size counts all of them, and
-        DP attention divides its max_running_requests (mem_cache/kv_cache_configurator.py:3316).
+        With expert parallelism, vLLM spreads the experts over all dp * tp ranks
+        (config/parallel.py). SGLang's tp_size counts all these ranks, and DP attention divides
+        max_running_requests among its groups (mem_cache/kv_cache_configurator.py:3316).
         """
         address, port = options.get("--master-addr"), options.get("--master-port")
         if address is not None and address.values:
@@ -559,7 +559,7 @@ def _method(method: Any, model: Any) -> str:
 
 
 _IMPORT_PATH = lazy(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
-"""Path of a Python class, by which vLLM recognizes a custom proposer."""
+"""Import path of a Python class. vLLM treats a model with such a name as a custom proposer."""
 
 
 def _counted(word: Word) -> str:

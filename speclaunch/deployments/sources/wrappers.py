@@ -29,7 +29,7 @@ MODULES = {
     "dynamo.sglang.decode_worker": InvocationKind.DYNAMO,
     f"{VLLM}.entrypoints.openai.api_server": InvocationKind.VLLM,
 }
-"""Server modules for `python -m`. Dynamo had the last two until 0.4."""
+"""Server modules for `python -m`. Dynamo had `worker` and `decode_worker` until 0.4."""
 ROUTER_MODULES = frozenset(
     [
         *("sglang_router", "sglang_router.launch_router", "sglang_router.cli", "smg"),
@@ -39,8 +39,8 @@ ROUTER_MODULES = frozenset(
 )
 """Modules that start a router.
 
-sglang_router's wheel: launch_router.py, mini_lb.py, cli.py; sglang's until 0.4.9:
-disaggregation/launch_lb.py, mini_lb.py; Dynamo's frontend.
+Sources: the sglang_router wheel (launch_router.py, mini_lb.py, cli.py), sglang until 0.4.9
+(disaggregation/launch_lb.py, mini_lb.py), and Dynamo's frontend.
 """
 ROUTER_PROGRAMS = frozenset({"sglang-router", "sgl-model-gateway", "sglang_router", "smg", "amg"})
 """Programs that start a router (sglang_router's entry_points.txt; the gateway's own binary)."""
@@ -57,22 +57,22 @@ SILENT = frozenset(
 """Commands that run none of their arguments."""
 
 HELP = frozenset({"--help", "-h"})
-"""Options that print the help of the server and start nothing."""
+"""Options that print the server's help instead of starting it."""
 DIFFUSION = lazy(
     r"--(?:num-gpus|(?:ulysses|ring|sp)-degree|cfg-parallel-size|enable-cfg-parallel|dit-[a-z-]+"
     r"|(?:vae|text-encoder|image-encoder)-cpu-offload|use-fsdp-inference|pipeline-class-name"
     r"|model-type=diffusion)(?:=.*)?"
 )
-"""Options of `sglang serve` that only image and video models have.
+"""`sglang serve` options that only image and video models have.
 
-For these checkpoints, `sglang serve` starts a different server (0.5.23
+For these models, `sglang serve` starts a different server (0.5.23
 multimodal_gen/runtime/server_args).
 """
 _ASSIGNMENT = lazy(r"[A-Za-z_][A-Za-z0-9_.]*=")
 _NEXT = lazy(r",(?=[A-Za-z_]\w*=)")
 """Comma between two assignments of Apptainer's `--env`."""
 _CLEAN = frozenset({"-e", "--cleanenv", "-C", "--containall"})
-"""Options of Apptainer that hide the environment from its container."""
+"""Apptainer options that hide the host's environment from the container."""
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _SWITCHES = frozenset(
     [
@@ -117,7 +117,7 @@ _WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
 
 
 class ServerProgram(Struct, frozen=True):
-    """Positions of wrappers, program and arguments among a server command's tokens."""
+    """Kind of a server command, and the positions of its program and arguments."""
 
     kind: InvocationKind
     start: int
@@ -244,7 +244,7 @@ def _assign(word: Field, found: Wrapping) -> None:
 
 
 def _apptainer(words: Sequence[Field], found: Wrapping) -> list[Field]:
-    """Apply Apptainer's options about the environment. Return its other tokens."""
+    """Apply Apptainer's environment options. Return its other tokens."""
     if not _CLEAN.isdisjoint(word.text for word in words):
         found.isolated = True
         found.env.clear()
@@ -405,7 +405,7 @@ _GPUS = lazy(r"(?P<name>[A-Za-z][\w.-]*?)(?P<memory>[:-]\d+GB)?(?::(?P<count>\d+
 
 
 def declared(label: str | None) -> str | None:
-    """Return GPUs in the format of `--hardware`; None unless all are of one known type."""
+    """Return a label's GPUs as a `--hardware` value; None unless all are of one known type."""
     found = _GPUS.match(label.strip()) if label else None
     if found is None:
         return None

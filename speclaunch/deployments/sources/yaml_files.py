@@ -1,9 +1,9 @@
 """Read YAML that may contain server commands: choose the reader, and read Compose and tasks.
 
-Tasks are all other YAML with commands: dstack and SkyPilot tasks, CI jobs, playbooks, values. They
-differ only in their keys. A text is a script. A list below `commands`, `script` and similar keys is
-a script with one line per item. A list of tokens is a command. Sibling and parent keys set the
-environment, the image and the GPUs.
+Tasks are all other YAML with commands: dstack and SkyPilot tasks, CI jobs, playbooks, chart
+values. They differ only in their keys. A string is a script. A list below `commands`, `script` and
+similar keys is a script with one line per item. A list of tokens is a command. Sibling and parent
+keys set the environment, the image and the GPUs.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _is_object(root: yaml.Node) -> bool:
 
 
 def _is_task(root: yaml.Node) -> bool:
-    """True if a key runs a command. SGLang also has arguments named `model`, `port`, `env`."""
+    """True if a key runs a command. `model`, `port` and `env` may be SGLang arguments."""
     return bool(nodes.entries(root).keys() & {"commands", "run", "script", "jobs"})
 
 
@@ -113,7 +113,7 @@ def read_compose(root: yaml.Node, document: Document) -> Reading:
 
 
 def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
-    """Return the tokens of a ``command`` or ``entrypoint``: a list, or a text to split."""
+    """Return the tokens of a ``command`` or ``entrypoint``, which is a list or a string."""
     if isinstance(node, yaml.SequenceNode):
         scalars = (item for item in node.value if isinstance(item, yaml.ScalarNode))
         return [interpolated(nodes.source(item, document)) for item in scalars]
@@ -151,23 +151,23 @@ _ENVIRONMENTS = ("variables", "environment", "env", "envs")
 _SCRIPTS = frozenset(
     {"commands", "script", "before_script", "after_script", "run", "setup", "cmds", "steps"}
 )
-"""Lists whose items one shell runs in sequence."""
+"""Keys of lists whose items one shell runs in sequence."""
 _WORDS = ("entrypoint", "command", "cmd", "args", "extraArgs", "argv")
-"""Lists of tokens that form one command, in this order."""
+"""Keys of token lists that together form one command, in this order."""
 _MODEL = frozenset({"--model-path", "--model"})
 _IMAGE = lazy(r"(?:^|/)sglang\b")
 _PROGRAM = "a template adds the program, and may add arguments"
 _PROSE = frozenset({"name", "description", "title", "help", "summary", "comment", "message"})
 _MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
-"""Beginning of a text in a variable's value that another program fills in."""
+"""Beginning of a placeholder in a variable's value. Another program fills it in."""
 _ENCODED = lazy(r"\s*(?:\[\s*[\"\[{]|\{\s*\")")
-"""Beginning of JSON in a string, such as the record of a run. Its texts are escaped twice."""
+"""Beginning of JSON in a string, such as the record of a run. Its strings are escaped twice."""
 _MARKDOWN = lazy(r"(?m)^[ \t]*(?:```\w*[ \t]*\n|\|[^\n]*\|[ \t]*$)")
 """Code or a table row in a document that is a string in YAML."""
 _KEY = lazy(r"(?<![$\w])\{([a-z]\w*)\}")
 """Key of `defaults` in a command of sparkrun."""
 _SEVERAL = frozenset({"nodes", "num_nodes"})
-"""Keys for several machines: GPUs are then stated per machine."""
+"""Keys that set a number of machines. With them, GPU counts are per machine."""
 
 
 class TaskContext(Struct, frozen=True):
@@ -184,7 +184,7 @@ def read_tasks(
     document: Document,
     read_document: Callable[[Document], Reading] | None = None,
 ) -> Reading:
-    """Return the server commands in YAML documents of other kinds."""
+    """Return the server commands in YAML without a dedicated reader."""
     reading = Collected(document)
     reading.read_document = read_document
     if "sglang" not in document.text and VLLM not in document.text:
@@ -261,7 +261,7 @@ def _template(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Coll
 
 
 def _are_arguments(words: Sequence[Field], image: str | None) -> bool:
-    """True if the tokens are a server's arguments in a chart's values, for SGLang's image."""
+    """True if the tokens, from a chart's values, are server arguments for SGLang's image."""
     flags = [word.text.partition("=")[0] for word in words]
     names_model = not _MODEL.isdisjoint(flags) and flags[0].startswith("--")
     return names_model and _IMAGE.search(image or "") is not None

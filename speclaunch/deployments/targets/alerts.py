@@ -1,4 +1,4 @@
-"""Build alerts about speculation, each with its numbers and a test, and check names in PromQL."""
+"""Build speculation alerts, each with a test, and check the names in PromQL."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ LEAST_STEPS = 200
 LEAST_TOKENS = 1000
 """Tokens in a window below which a server counts as idle."""
 LEARNED = 360
-"""Minutes of traffic in the last day that are required to compare acceptance with its mean."""
+"""Minutes of traffic required in the last day to compare acceptance with its mean."""
 RETRACTED = 0.05
 """Maximum share of retracted requests."""
 WITHOUT_GRAPH = 0.2
-"""Share of decode passes that may run without a CUDA graph."""
+"""Maximum share of decode passes without a CUDA graph."""
 FULL = 0.95
 """Share of the KV cache above which it counts as full."""
 WINDOW = "15m"
 RECORDED = "instance:speclaunch_accept_length:mean15m"
-"""Recording rule: tokens per verification of a server, if it had enough traffic."""
+"""Recording rule for a server's tokens per verification, if it had enough traffic."""
 RUNBOOK = "howto/monitor.md"
 SERVER = "server:30000"
 """Label `instance` of the test series."""
@@ -41,7 +41,7 @@ Series = Mapping[str, str]
 
 
 class Alert(Struct, frozen=True, kw_only=True):
-    """Alert with the expected value of its firing test series, and series that must not fire it."""
+    """Alert with its test series: `firing` must give `value`, and `quiet` must not fire."""
 
     expression: str
     minutes: int = 15
@@ -49,7 +49,7 @@ class Alert(Struct, frozen=True, kw_only=True):
     severity: str = "warning"
     summary: str
     description: str
-    """`{value}` is replaced with the expression's value, to two decimals."""
+    """Text of the alert. `{value}` is replaced with the expression's value, to two decimals."""
     firing: tuple[Series, ...]
     quiet: tuple[tuple[Series, ...], ...]
     value: float
@@ -64,7 +64,7 @@ class RoleAlerts(Struct, frozen=True):
     record: str | None
     alerts: Mapping[str, Alert]
     left_out: Mapping[str, str]
-    """Alerts that do not apply, and the reasons."""
+    """Reasons why alerts do not apply, by alert."""
 
 
 def runbook_url(alert: str) -> str | None:
@@ -87,8 +87,8 @@ def selector_of(deployment: Rendering, role: Role) -> str:
 def acceptance(selector: str, series: Mapping[str, Metric], by: str) -> str:
     """Return PromQL for tokens per verification by server, for servers with enough traffic.
 
-    In 0.5.13 and later, a quotient of two counters survives restarts and weights requests by
-    their tokens. Earlier releases use the mean of a gauge.
+    For 0.5.13 and later, it divides two counters, which survives restarts and weights requests by
+    their tokens. For earlier releases, it averages a gauge.
     """
     tokens = f"sglang:generation_tokens_total{{{selector}}}[{WINDOW}]"
     if "sglang:spec_verify_calls_total" in series:
@@ -105,7 +105,7 @@ def acceptance(selector: str, series: Mapping[str, Metric], by: str) -> str:
 
 
 class _RoleBuilder:
-    """Builder of one role's alerts: each method returns an alert or why it does not apply."""
+    """Builder of one role's alerts. Alert methods return a reason if the alert does not apply."""
 
     def __init__(self, deployment: Rendering, role: Role) -> None:
         self.deployment, self.role = deployment, role
@@ -151,7 +151,7 @@ class _RoleBuilder:
     def over(
         self, outer: str, inner: str, name: str, matchers: str = "", time: str = WINDOW
     ) -> str:
-        """Return PromQL that aggregates, by server, `inner` of a series over a window."""
+        """Return PromQL that applies `inner` to a series over `time`, and `outer` by server."""
         return f"{outer} by ({self.by}) ({inner}({self.of(name, matchers)}[{time}]))"
 
     def test(self, name: str, values: str, **labels: str) -> Series:
@@ -386,7 +386,7 @@ class _RoleBuilder:
 
 
 def _length(length: float) -> float:
-    """Return a length rounded to an integer number of tokens per 600 verifications."""
+    """Return a length, rounded so that 600 verifications give an integer token count."""
     return round(length * 600) / 600
 
 
@@ -440,7 +440,7 @@ def names_in(expression: str) -> tuple[dict[str, frozenset[str]], set[str]]:
 def unknown_names(
     expression: str, series: Mapping[str, Metric], recorded: frozenset[str]
 ) -> Iterator[str]:
-    """Yield metrics and labels that the release lacks. `recorded`: recording rule names."""
+    """Yield messages about metrics and labels that the release lacks. `recorded`: rule names."""
     metrics, grouped = names_in(expression)
     known = set(TARGET_LABELS)
     for name, labels in metrics.items():

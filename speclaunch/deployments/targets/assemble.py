@@ -185,7 +185,7 @@ _LEAST_SHM = 8 * _GIB
 
 
 class Assembled(Struct, frozen=True):
-    """Rendering, and its recipes by role."""
+    """Rendering, with the prepared recipe of each role."""
 
     rendering: Rendering
     prepared: tuple[Prepared, ...]

@@ -1,6 +1,6 @@
-"""Interface of render targets, their input (a deployment), and the texts of a platform's file.
+"""Interface of render targets, their input (a deployment), and helpers for rendered files.
 
-The texts are object names, command arguments, addresses, and YAML with comments.
+The helpers build object names, command arguments, addresses, and YAML with comments.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ class Observed(Struct, frozen=True):
     draft_tokens: int | None = None
     """Maximum tokens per verification; None if unknown."""
     ranks: int = 1
-    """Data-parallel ranks of one server."""
+    """Number of data-parallel ranks of one server."""
     graphs: bool = True
-    """True unless decode is known to have no CUDA graphs."""
+    """True unless decode is known to run without CUDA graphs."""
     interval: int = 40
     """Decode steps between updates of gauges (`decode_log_interval`)."""
     watchdog: float | None = None
@@ -134,7 +134,7 @@ class Role(Struct, frozen=True):
     gpu: str | None = None
     """Common name of the GPU (`h100-80gb`); None without a known GPU."""
     gpus_of_host: int | None = None
-    """GPUs per host in the named hardware (`h100:8`); None without a number."""
+    """GPUs per host in the named hardware (`h100:8`); None if it names no count."""
     image: str | None = None
     """Container image; None if no published image contains this engine."""
     port: int = 30000
@@ -187,8 +187,8 @@ class Rendering(Struct, frozen=True):
     baseline: Baseline | None = None
     """Acceptance length that alerts compare with; None for the deployment's own mean."""
     recipe: str | None = None
-    """Complete recipe as one text without secrets, if the command is speclaunch itself; None: the
-    command is the engine alone."""
+    """Complete recipe as text, without secrets, if the command starts speclaunch; None if it starts
+    only the engine."""
 
     @property
     def title(self) -> str:
@@ -350,7 +350,7 @@ CHECKPOINTS = ("model_path", "speculative_draft_model_path", "tokenizer_path")
 
 
 class Dialect:
-    """Syntax of a file's texts and variables; `variables` collects the required variables."""
+    """Syntax of a file's strings and variables. `variables` collects the required variables."""
 
     escaped = "$$"
     """Escaped form of a dollar sign."""
@@ -363,7 +363,7 @@ class Dialect:
         return f"$({name})"
 
     def literal(self, text: str) -> str:
-        """Return an escaped text."""
+        """Return a text with dollar signs escaped."""
         return text.replace("$", self.escaped)
 
     def text(self, value: str, name: str, *, secret: bool) -> str:
@@ -426,7 +426,7 @@ def argument_words(role: Role, platform_args: PlatformArgs, dialect: Dialect) ->
 
 
 def is_secret_env(name: str, value: str) -> bool:
-    """True if an engine variable comes from a secret."""
+    """True if an engine variable contains a secret."""
     return is_secret_variable(name) or is_secret_text(value)
 
 
@@ -447,13 +447,13 @@ DIST_PORT = 20000
 FILL_IN = "FILL IN"
 """Beginning of a comment about a value that depends on the cluster."""
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-"""Variables for the network interface that ranks on several hosts use."""
+"""Variables that select the network interface of multi-host ranks."""
 POD_INTERFACE = "eth0"
 """Interface of a pod's own network. containerd, CRI-O and cri-dockerd all use this name."""
 
 
 def platform_args_of(role: Role, first: str = "", rank: str = "") -> PlatformArgs:
-    """Return the platform's arguments for a host: an address that is reachable from outside.
+    """Return the platform's arguments for a host, which listens on all addresses.
 
     For several hosts: `first` is the first host's address, and `rank` is this host's rank.
     """
@@ -474,7 +474,7 @@ def unset_interfaces(role: Role) -> tuple[str, ...]:
 
 
 def rdma_devices(deployment: Rendering) -> tuple[str, str] | None:
-    """Return the RDMA resource and its devices per pod; None if the recipe sets no resource."""
+    """Return the RDMA resource and its device count per pod; None if the recipe sets none."""
     if deployment.options.rdma is None:
         return None
     name, _, count = deployment.options.rdma.partition(":")
@@ -521,13 +521,13 @@ def yaml_text(data: Any) -> str:
 
 
 def documents(header: Iterable[str], data: Iterable[Mapping[str, Any]]) -> str:
-    """Return several documents below a header of comment lines."""
+    """Return the YAML documents below a header of comment lines."""
     head = "".join(_comment(line, 0) for line in header)
     return head + "---\n".join(yaml_text(document) for document in data)
 
 
 def _comment(text: str, indent: int) -> str:
-    """Return a text as lines that begin with `# `. Line breaks cannot end the comment."""
+    """Return a text as wrapped `# ` lines. Its line breaks cannot end the comment."""
     words = " ".join(text.split()).split(" ")
     room = max(40, _WIDTH - indent - 2)
     lines = [""]
@@ -540,7 +540,7 @@ def _comment(text: str, indent: int) -> str:
 
 
 def _marked(data: Any, comments: list[str]) -> Any:
-    """Return the data; a number replaces each comment, which is appended to `comments`."""
+    """Return the data with comments replaced by numbers. Append the comments to `comments`."""
     if isinstance(data, Mapping):
         found: dict[Any, Any] = {}
         for key, value in data.items():

@@ -134,7 +134,7 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
 
 
 def header(deployment: Rendering) -> Iterator[str]:
-    """Yield the comment lines above a text: a summary and the adjustments."""
+    """Yield the leading comment lines: a summary and the adjustments."""
     yield deployment.title
     yield WITHIN if deployment.runs_speclaunch else ALONE
     yield from deployment.notes
@@ -355,7 +355,7 @@ class KubernetesRenderer(PodRenderer):
         return SERVES if role.nodes == 1 else {_INDEX: "0"}
 
     def header(self, deployment: Rendering) -> Iterator[str]:
-        """Yield the comment lines of every pod target, and the limitation of this target."""
+        """Yield the comment lines of pod targets, and this target's multi-host limitation."""
         yield from super().header(deployment)
         if any(role.nodes > 1 for role in deployment.roles):
             yield (
@@ -463,7 +463,7 @@ class _LeaderRenderer(PodRenderer):
         return platform_args_of(role, address, f"$({self.variables}_WORKER_INDEX)")
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return the leader's command, then its workers' command, which has the same arguments."""
+        """Return each role's command; for several hosts, the leader's, then the workers'."""
         return tuple(
             RenderedCommand(role, self.args_of(role), platform_variables(deployment, role), part)
             for role in deployment.roles

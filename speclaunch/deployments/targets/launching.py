@@ -40,7 +40,7 @@ _USUAL_WEIGHTS = 150 << 30
 _KERNELS = 50 << 30
 """Bytes reserved for compiled kernels."""
 _MARGIN = 1.2
-"""Factor on checkpoint sizes, for logs and for a new revision next to the old revision."""
+"""Factor applied to checkpoint sizes, to leave room for logs and a new revision."""
 
 
 class Mount(Struct, frozen=True):
@@ -85,7 +85,7 @@ def own_claim(deployment: Rendering) -> VolumeClaim | None:
     """Return the claim for checkpoints if the recipe sets no storage; None if none is needed.
 
     A single pod's claim also stores compiled kernels. Several pods share a claim for checkpoints,
-    and compile kernels on their node's disk.
+    and compile kernels on their nodes' disks.
     """
     if deployment.options.models is not None:
         return None
@@ -193,20 +193,20 @@ PATH = "/health_generate"
 """Endpoint that generates in every release. `/health` generates only in 0.5.1 and later."""
 
 _ANSWERS = 5
-"""Seconds added to the engine's own timeout, so that the engine fails first."""
+"""Seconds added to the engine's own timeout, so that the engine times out first."""
 _STARTUP_PERIOD = 10
 _READINESS_PERIOD = 10
 _READINESS_FAILURES = 3
 _LIVENESS_PERIOD = 30
 _WATCHDOG = 300
-"""Seconds: default `watchdog_timeout` of the engine. It ends a scheduler whose forward pass hangs,
-and reports where. The liveness probe covers all other hangs."""
+"""Default `watchdog_timeout` of the engine, in seconds. The watchdog ends a scheduler whose forward
+pass hangs, and reports where it hangs. The liveness probe covers all other hangs."""
 UNKNOWN_START = 3600
-"""Seconds for a start of unknown duration: default `launch.ready_timeout_seconds`."""
+"""Seconds allowed for a start of unknown duration, as in `launch.ready_timeout_seconds`."""
 
 
 class ProbeTimes(Struct, frozen=True):
-    """Period and timeout of one probe in seconds, and its number of failures."""
+    """A probe's period and timeout in seconds, and its failure threshold."""
 
     period: int
     timeout: int
@@ -285,8 +285,8 @@ def launch_words(
 ) -> list[str]:
     """Return the `launch` verb with its arguments. `platform_args` are in the target's syntax.
 
-    After a crash, the platform restarts all ranks and again allows the full startup time. A stopped
-    engine may finish its requests.
+    They disable restarts by speclaunch: after a crash, the platform restarts all ranks. They also
+    let a stopped engine finish its requests.
     """
     words = ["launch", f"recipe={recipe}"]
     inside = ""

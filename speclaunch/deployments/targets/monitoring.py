@@ -296,7 +296,7 @@ def scrape_annotations(role: Role) -> dict[str, str]:
 
 
 _WIDTH, _HEIGHT = 12, 8
-"""Size of a panel; a row is 24 wide."""
+"""Size of a panel in Grafana's grid units. A row is 24 units wide."""
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _SHARE: Any = {"unit": "percentunit", "most": 1}
 

@@ -244,7 +244,7 @@ def _compose_refusals(deployment: Rendering) -> Iterator[Problem]:
 
 
 def _servers(deployment: Rendering) -> Iterator[tuple[Role, int, int]]:
-    """Yield the role, the number and the index of the first GPU of each server."""
+    """Yield each server's role, its number in the role, and the index of its first GPU."""
     first = 0
     for role in deployment.roles:
         for number in range(role.replicas):
@@ -309,9 +309,9 @@ def _service(deployment: Rendering, role: Role, number: int, first_gpu: int) -> 
 
 
 def _published(deployment: Rendering, role: Role) -> str | None:
-    """Return the host's port; None behind a router.
+    """Return a server's port mapping; None behind a router.
 
-    It is bound to loopback if the recipe listens only on loopback.
+    The port is bound to loopback if the recipe listens only on loopback.
     """
     if deployment.router is not None:
         return None

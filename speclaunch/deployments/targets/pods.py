@@ -58,7 +58,7 @@ ENGINE = ("python3", "-m", "sglang.launch_server")
 _GPU = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 _GIB = 1 << 30
 LEAVES_FIRST = 10
-"""Seconds between a pod leaving its Service and SIGTERM, so that no new requests arrive."""
+"""Seconds from a pod's removal from its Service to SIGTERM, so that no new requests arrive."""
 _ENDS = 30
 """Seconds for a drained engine to exit. 0.5.21 and later give their schedulers 15 s."""
 
@@ -198,7 +198,7 @@ def _from_secret(name: str, secret: str, *, optional: bool = False) -> dict[str,
 def _resources(deployment: Rendering, role: Role) -> dict[str, Any]:
     """Return GPUs, memory and disk from the plan.
 
-    Memory has no limit, because the page cache of the checkpoint's files would count towards it.
+    Memory has no limit, because the page cache of the checkpoint's files would count toward it.
     The kernel reclaims this cache when needed.
     """
     requests: dict[str, Any] = {"cpu": str(role.needs.cpus), "memory": gib(role.needs.memory_bytes)}
@@ -304,7 +304,7 @@ _RESERVED = frozenset(
 )  # fmt: skip
 """Options that the target sets itself."""
 BOOTSTRAP = "sglang.ai/bootstrap-port"
-"""Annotation of a prefill pod with its bootstrap port, for the router."""
+"""Annotation with a prefill pod's bootstrap port, which the router reads."""
 _BOOTSTRAP_PORT = "8998"
 """Default `disaggregation_bootstrap_port` of every release."""
 _NAMESPACE = "POD_NAMESPACE"
@@ -312,7 +312,7 @@ ROUTER_CONTAINER = "router"
 
 
 Part = Callable[[Role], Mapping[str, str]]
-"""Function from a role to the additional labels of its server's answering pod."""
+"""Function that returns the additional labels of the pod that answers a role's requests."""
 
 
 def bootstrap_port(role: Role) -> str:

@@ -1,8 +1,8 @@
 """Render for Slurm: one job, one `srun` for each server; and a recipe for NVIDIA's srt-slurm.
 
 How Slurm ends a step (tested with 22.05): `srun` kills its tasks on SIGTERM. `scancel`, a requeue
-and the time limit send SIGTERM to all processes of a step simultaneously. The engine's processes
-then report each other as crashed, so they ignore SIGTERM. Only the engine's parent handles it: it
+and the time limit send SIGTERM to all processes of a step simultaneously. The engine's child
+processes must ignore it, or they report each other as crashed. Only their parent handles it: it
 finishes its requests and ends its children. The script kills remaining processes after the grace
 time, and Slurm after `KillWait`.
 
@@ -75,7 +75,7 @@ MODULES = "module"
 _VALUE = lazy(r"[\w@%.,:/+=&|*\[\]-]+\Z", re.ASCII)
 _MODULE = lazy(r"[\w.+/-]+\Z", re.ASCII)
 _SIGNAL_SLACK_S = 60
-"""Seconds that Slurm may send a signal late: it checks time limits once a minute (sbatch)."""
+"""Maximum delay of Slurm's signal in seconds: time limits are checked once a minute (sbatch)."""
 
 
 def directives(deployment: Rendering, grace: int) -> list[str]:
@@ -139,8 +139,8 @@ _QUOTE = "'\"'\"'"
 """Apostrophe, as written by `shlex.quote`."""
 _SRUN = lazy(r'^ *(?:SERVER_HEAD="(?P<head>[^"]*)" )?srun .*?^\' &$', re.M | re.S)
 _PAIR_INTERFACE = "SGLANG_LOCAL_IP_NIC"
-"""Interface whose address prefill and decode servers give each other (0.5.23
-srt/utils/network.py:325); without it, the default route's."""
+"""Variable for the interface whose address prefill and decode servers send to each other (0.5.23
+srt/utils/network.py:325). If unset, the default route's interface is used."""
 _DELIMITER = "END_OF_RECIPE"
 _RECIPE = lazy(rf"^cat > .* <<'{_DELIMITER}'\n(?P<text>.*?)^{_DELIMITER}$", re.M | re.S)
 
@@ -289,7 +289,7 @@ def _network(deployment: Rendering) -> list[str]:
 
 
 def single_router_refusals(deployment: Rendering) -> list[Problem]:
-    """Return why the job cannot run its router, which is next to a server on the first host."""
+    """Return problems with the router, which runs next to a server on the first host."""
     router, first = deployment.router, deployment.roles[0]
     if router is None:
         return []
@@ -400,7 +400,7 @@ _OWN = {
 }
 """Arguments that srt-slurm sets itself. Flags in a recipe would override their values."""
 _PARAMETER = lazy(r"\{[A-Za-z_]\w*\}")
-"""Placeholder that srt-slurm fills in: a parameter of a sweep, the node."""
+"""Placeholder that srt-slurm fills in: a sweep parameter or the node."""
 _PRECISIONS = {"fp4": "fp4", "mxfp4": "fp4", "nvfp4": "fp4", "fp8": "fp8", "w8a8": "fp8"}
 _NUMBER = lazy(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?\Z", re.ASCII)
 
@@ -517,7 +517,7 @@ def _document(deployment: Rendering) -> dict[str, Any]:
 
 
 def _precision(role: Role) -> str:
-    """Return the precision, which srt-slurm requires and only displays."""
+    """Return the precision, which srt-slurm requires but only displays."""
     text = (role.rendered_args.value("quantization") or "").lower()
     found = next((name for word, name in _PRECISIONS.items() if word in text), None)
     return found or ("fp16" if role.rendered_args.value("dtype") in ("half", "float16") else "bf16")
@@ -551,7 +551,7 @@ def _frontend(deployment: Rendering) -> dict[str, Any]:
 
 
 def _config(role: Role) -> Mapping[str, Any]:
-    """Return the arguments by flag, without the leading dashes."""
+    """Return the argument values by flag, without leading dashes."""
     return {
         argument.flag.removeprefix("--"): _value(argument)
         for argument in role.rendered_args.arguments
@@ -576,7 +576,7 @@ def _number_or_text(text: str) -> Any:
 
 
 def _other_paths(deployment: Rendering) -> list[str]:
-    """Return the other directories in arguments, which the container must mount."""
+    """Return absolute paths in arguments except `model_path`, which the container must mount."""
     found = [
         str(value)
         for role in deployment.roles
