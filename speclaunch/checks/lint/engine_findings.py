@@ -24,8 +24,8 @@ from speclaunch.core import Place, Redactor
 from speclaunch.engine import Plan, Request, held_versions, resolve
 
 _OF_THE_PARSER = frozenset({"SPL001", "SPL002", "SPL003"})
-"""Rules that predict a parser error, which an engine check must confirm. Errors that other rules
-predict may occur later."""
+"""Rules that predict a parser error, which an engine check must confirm. Errors predicted by
+other rules may occur after parsing."""
 _PARSER = "SystemExit"
 
 
@@ -93,7 +93,7 @@ def _refused(release: str, refusal: ReleaseRefusal, request: Request, *, is_name
 
 
 def _contradicted(release: str, request: Request, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield a finding for each error of a rule about an argument that the parser accepted."""
+    """Yield a finding for each rule error about an argument that the parser accepted."""
     positions = {token.place.position for token in request.argv}
     for finding in findings:
         is_error = finding.code in _OF_THE_PARSER and finding.severity is Severity.ERROR
@@ -146,8 +146,8 @@ def _listed(names: Sequence[str], word: str) -> str:
 
 
 _MOST_CHECKED = 6
-"""Number of releases to check before assuming that all reject the deployment: those that reject the
-fewest arguments, newest first, and the oldest."""
+"""Maximum number of releases to check before assuming that all reject the deployment. They are the
+newest five that reject the fewest arguments, and the oldest such release."""
 
 _Key = tuple[str, Place]
 """Rule code and place of an error; its message differs between releases."""
@@ -193,8 +193,8 @@ def _taken(
 
     @cache
     def refused(version: str) -> frozenset[Place]:
-        """Return the places of arguments that a release's parser rejects: cheap, and usually
-        decisive."""
+        """Return the places of arguments that a release's parser rejects. They are
+        cheap to get and usually decisive."""
         own = request(version)
         return frozenset(problem.place or own.place for problem in own.problems)
 

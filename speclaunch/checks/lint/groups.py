@@ -26,7 +26,7 @@ _PACKAGE = lazy(r"^#\s*@package\b", 8)
 
 
 def is_group(file: FoundFile) -> bool:
-    """True if a file is an option of a group."""
+    """True if a file is an option of a Hydra group."""
     return file.path.endswith(_SUFFIX) and _has_package(_text(file.path))
 
 
@@ -39,8 +39,8 @@ def recipes_with(
     config_dirs: Callable[[str], tuple[Path, ...]],
     left_out: Callable[[], LeftOut] | None,
 ) -> Iterator[FoundFile]:
-    """Yield the recipes that choose a group's file: those next to its groups directory, else those
-    in its repository."""
+    """Yield the recipes that choose a group's file: those below the directory that contains its
+    groups directory, else those in its repository."""
     path = Path(os.path.realpath(group))
     for top in _tops(path):
         shown = os.path.relpath(top)
@@ -57,7 +57,7 @@ def _tops(path: Path) -> tuple[Path, ...]:
     """Return the directories to search for recipes.
 
     The search never leaves the repository, because the directories above may be unrelated and huge.
-    Without a repository, only the directory of the groups is searched."""
+    Without a repository, only the groups directory is searched."""
     top, nearby = _repository(path), path.parent.parent.parent
     if top is None:
         return (path.parent.parent,)
@@ -85,17 +85,17 @@ def _chooses(recipe: str, group: Path, config_dirs: Callable[[str], tuple[Path, 
 
 
 def has_ignores(group: str) -> bool:
-    """True if a group's file may contain ignore comments. Only lints of all its recipes show which
-    comments are used."""
+    """True if a group's file may contain ignore comments. Linting all its recipes shows which
+    of them are used."""
     return "speclaunch:" in _text(group)
 
 
 def unused_in(
     group: str, checked: Iterable[CheckedFile], selected: frozenset[str] | None
 ) -> tuple[Finding, ...]:
-    """Return findings about ignore comments in a group's file. Any recipe may use a comment.
+    """Return findings about ignore comments in a group's file. Use by any recipe counts.
 
-    `selected` are the codes that were checked; None: all.
+    `selected`: the codes that were checked; None for all.
     """
     from speclaunch.checks.lint.collect import complaints, read_ignores  # noqa: PLC0415
 

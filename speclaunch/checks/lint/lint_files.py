@@ -1,7 +1,7 @@
 """Lint many files: reuse cached results and check the other files.
 
-A cached result needs no rules. The modules that check are imported for the first file that is not
-cached.
+A cached result needs no rules. The checking modules are imported for the first file
+that is not cached.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class LintRun(Struct):
     """Files to lint, with their settings.
 
     `settings` is called for every file before the first check, `options` only if a file is checked.
-    `installed` returns the installed engine; it is called before the modules that check are
-    imported. `jobs`: number of processes; None: as many as pay off.
+    `installed` returns the installed engine; it is called before the checking modules are
+    imported. `jobs`: number of processes; None for as many as save time.
     """
 
     paths: Sequence[str]
@@ -120,7 +120,7 @@ class LintRun(Struct):
     def _groups(self, found: Sequence[FoundFile]) -> dict[str, FileResult]:
         """Return the results of group files, checked through their recipes.
 
-        Named files have all findings; files below a directory only those about their comments.
+        Files named by the user have all findings, others only those about their comments.
         """
         candidates = [file for file in found if _may_be_group(file)]
         if not candidates:
@@ -255,7 +255,7 @@ class LintRun(Struct):
 
     def processes(self, files: int, each: int | None = None, first: int = 0) -> int:
         """Return the number of processes for `files` files: at least `each` per process, so that
-        each pays off. The `first` files are checked before any process starts."""
+        each process saves time. The `first` files are checked before any process starts."""
         if self.queries_engines:
             each = _ASKING_FILES_A_PROCESS
         if sys.platform != "linux":
@@ -279,7 +279,7 @@ def _decoded(file: FoundFile, value: Any) -> FileResult:
 
 
 def _may_be_group(file: FoundFile) -> bool:
-    """True if a file may belong to a group and has to be reported."""
+    """True if a file may belong to a group, and is named or may have ignore comments."""
     data = (read_or_none(file.path) or b"") if file.path.endswith(".yaml") else b""
     return b"@package" in data and (file.is_named or b"speclaunch:" in data)
 

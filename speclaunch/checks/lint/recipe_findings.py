@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # Hydra is slow to import
 def findings_across(
     recipe: Recipe, version: str, lookup: Lookup, rules: Iterable[Rule]
 ) -> tuple[Finding, ...]:
-    """Return the findings that compare the roles of a recipe, at one engine version, without those
+    """Return the findings from comparing a recipe's roles at one engine version, without those
     that its comments suppress. Each role runs on its own hardware."""
     if not recipe.parts:
         return ()

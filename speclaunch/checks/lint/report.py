@@ -53,7 +53,7 @@ class FileReport(Struct, frozen=True):
     template: bool = False
     """True if the file was skipped as a template, for any version."""
     note: str | None = None
-    """Reason to check a version other than the named version; None if it is that version."""
+    """Reason why the checked version differs from the named version; None if it does not."""
 
 
 class EngineChoice(Struct, frozen=True):
@@ -63,7 +63,7 @@ class EngineChoice(Struct, frozen=True):
     others: tuple[str, ...] = ()
     """Other releases that the part may be meant for; empty if a version is named."""
     note: str | None = None
-    """Reason to check a version other than the named version; None if it is that version."""
+    """Reason why the checked version differs from the named version; None if it does not."""
 
 
 class FilePart(Struct):
@@ -79,7 +79,7 @@ class FilePart(Struct):
 
 
 class CheckedFile(Struct):
-    """File that was checked by itself, and may have to be compared with other files."""
+    """File that was checked alone, and may still have to be compared with other files."""
 
     path: str
     parts: list[FilePart]
@@ -109,7 +109,7 @@ class FileResult(Struct):
     """Result of one file, independent of other files: a report for each engine version.
 
     Without reports the file contains nothing to lint. The last `complaints` findings of the first
-    report are about comments of the file.
+    report are about the file's comments.
     """
 
     path: str
@@ -198,8 +198,8 @@ def for_versions(finding: Finding, engines: Sequence[str]) -> str:
 def deduplicate(files: Iterable[FileReport]) -> list[ReportedFinding]:
     """Return every finding once, in the order of the files.
 
-    Versions of one file are merged if code, severity, place and message agree except for numbers.
-    Files are merged if the message is the same.
+    Findings of several versions are merged if code, severity and place are equal, and messages
+    differ only in numbers. Those of several files are merged if even the messages are equal.
     """
     by_file: dict[str, list[FileReport]] = {}
     for file in files:
@@ -240,7 +240,7 @@ def _together(first: ReportedFinding, second: ReportedFinding) -> ReportedFindin
 
 
 FIGURE = lazy(r"(?<![\w.\-/])v?\d+(?:[.,]\d+)*(?:\.(?:post|dev)\d+|rc\d+)?(?![\w\-/]|\.\w)")
-"""A separate number or version; not part of a name (`Llama-3.1-8B`, `fp8_e4m3`)."""
+"""Pattern of a number or version that is not part of a name (`Llama-3.1-8B`, `fp8_e4m3`)."""
 _SPACE = lazy(r"\s+")
 
 
@@ -250,9 +250,9 @@ def plain(message: str) -> str:
 
 
 _LENGTH = 32
-"""Hexadecimal characters of a fingerprint: half of a SHA-256."""
+"""Number of hexadecimal digits in a fingerprint: half of a SHA-256."""
 _NAME = lazy(r"(?<![\w-])--[a-z0-9][\w-]*|`[^`]+`")
-"""A flag, or a quoted name."""
+"""Pattern of a flag or a quoted name."""
 
 
 def fingerprints(findings: Iterable[Finding], root: str | os.PathLike[str] = ".") -> list[str]:

@@ -323,7 +323,7 @@ def _for_version(source: LintedFile, version: str, options: Options) -> LintedFi
 
 
 def _excluding(source: LintedFile, version: str, options: Options) -> str | None:
-    """Return the versions that a recipe is for; None if `version` is one of them."""
+    """Return the versions that a recipe supports; None if `version` is one of them."""
     if source.recipe is None:
         return None
     if any(_is_for(role, version, options) for role in source.recipe.roles):
@@ -340,7 +340,7 @@ def _is_for(recipe: Recipe, version: str, options: Options) -> bool:
 
 
 def _answers(pinned: str | None, version: str) -> bool:
-    """True if a recipe that is pinned to `pinned` is checked for `version`."""
+    """True if a recipe pinned to `pinned` is checked for `version`."""
     return pinned is not None and named(pinned).held == version
 
 
@@ -360,7 +360,7 @@ def _with_roles(source: LintedFile, roles: Sequence[Recipe]) -> LintedFile:
 
 
 def _unnamed(options: Options) -> EngineChoice:
-    """Return the installed engine, else the newest release."""
+    """Return the default engine: the installed engine, else the newest release."""
     installed = reads.engine(options.installed())
     return EngineChoice(installed) if installed is not None else _newest(held_versions())
 

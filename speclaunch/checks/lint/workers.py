@@ -15,7 +15,7 @@ from speclaunch.core import beating, duration
 T = TypeVar("T")
 
 _HEAD = struct.Struct("!II")
-"""Header of each answer: the number of the item, the length of the answer."""
+"""Header of each answer: the item's number and the answer's length."""
 _READ_AT_ONCE = 1 << 16
 
 
@@ -46,7 +46,8 @@ def spread(
 
 
 class _Pool(Generic[T]):
-    """Worker processes, keyed by their reading end; each serves every `processes`-th item."""
+    """Worker processes, keyed by the reading end of their pipes. Each serves every
+    `processes`-th item."""
 
     def __init__(self, items: Sequence[T], work: Callable[[T], bytes], processes: int) -> None:
         self._items, self._work, self._step = items, work, processes

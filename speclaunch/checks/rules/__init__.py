@@ -95,4 +95,4 @@ FAMILIES: Mapping[str, Family] = {
 ELSEWHERE: Mapping[str, str] = {"SPL243": "models", "SPL244": "models"}
 """Family of each code outside the number range of its family; these codes are older."""
 RETIRED = frozenset({"SPL901", "SPL913", "SPL918", "SPL919", "SPL920", "SPL921"})
-"""Codes that new rules must not use, because plan changes without a rule have them."""
+"""Codes that new rules must not use, because plan changes without a rule use them."""

@@ -48,7 +48,7 @@ _CHOICE = lazy(r"invalid choice: '([^']*)'")
 
 
 class ArgumentRefusal(StrEnum):
-    """Kinds of refusal by the engine's parser, identified by argparse's messages."""
+    """Kind of refusal by the engine's parser, identified by argparse's message."""
 
     UNKNOWN = "unrecognized arguments"
     AMBIGUOUS = "ambiguous option"
@@ -169,7 +169,7 @@ def _instead(problem: Problem, plan: Plan) -> Fix | None:
 
 
 def same_argument(name: str, catalogue: Catalogue) -> str | None:
-    """Return a version's other flag for the argument `name`; None if it has `name`, or neither."""
+    """Return a version's other flag for the argument `name`; None if it has `name` or no other."""
     if catalogue.by_name(name) is not None:
         return None
     found = (catalogue.by_name(other) for other in other_names(name))

@@ -42,7 +42,7 @@ _DRAFT_BACKENDS = (
     ("0.5.20", ("intel_xpu", "qsa")),
 )
 """Draft backends that each release added. `compressed` and (0.5.23) `tokenspeed_mla` are other
-names of dsv4 and cutedsl_mla."""
+names for dsv4 and cutedsl_mla."""
 
 
 def draft_backends(plan: Plan) -> frozenset[str]:
@@ -65,8 +65,8 @@ def backends_of_draft(plan: Plan) -> tuple[str | None, str | None]:
     """Return a draft's attention backends for its steps and for accepted tokens (None: not set).
 
     They come from the draft's own argument (0.5.7 on). Otherwise steps use the target's decode
-    backend, and `speculative_attention_mode` selects the other. Up to 0.5.1 both are
-    `attention_backend`.
+    backend, and `speculative_attention_mode` selects the backend for accepted tokens. Up to 0.5.1
+    both are `attention_backend`.
     """
     own = plan.value(DRAFT)
     if own is not None:
@@ -162,7 +162,7 @@ class _Backend(Struct, frozen=True):
     engine_message: str
     versions: str = ""
     of_both: bool = False
-    """True if the backend is refused only if both phases use it."""
+    """True if the backend is refused only when both phases use it."""
 
 
 _BACKEND_WITHOUT_SPECULATION_BACKENDS = (

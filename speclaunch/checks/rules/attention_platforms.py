@@ -103,7 +103,7 @@ _ALL = "TRTLLM MHA backend for prefill requires Hopper (SM90), Blackwell (SM100)
 _DECODE = "TRTLLM MHA backend for decode is only supported on Hopper (SM90), Blackwell (SM100) "
 _FA3 = "FlashAttention v3 Backend requires SM>=80 and SM<=90."
 _AMPERE = 8
-"""GPU generation SM8x. Of these backends, it runs only fa3, and fa3 only without MLA."""
+"""GPU generation SM8x. Of the `_BACKENDS`, it runs only fa3, and fa3 only without MLA."""
 _CUTE = "CuteDSL MLA backend is only supported on Blackwell GPUs (SM100)."
 _BACKENDS = (
     _Backend("trtllm_mla", ">=0.4.10,<0.5.1", (10,), _MLA, names=_BOTH),
@@ -149,7 +149,7 @@ def backend_hardware(plan: Plan) -> Iterator[Verdict]:
 
 
 def _effective(plan: Plan, name: str) -> str | None:
-    """Return an argument's effective backend (a cache may replace fa3), else the user's."""
+    """Return an argument's effective backend (a cache may replace fa3); the user's if unknown."""
     try:
         return attention_backend(plan, name)
     except UnknownValueError:  # a backend that the engine chooses always runs
@@ -293,7 +293,7 @@ _HYBRID_GDN_BACKEND_TARGETS = (
     "Qwen3_5ForConditionalGeneration",
     "Qwen3_5MoeForConditionalGeneration",
 )
-"""Targets from 0.5.9 on; rarer targets (JetNemotron, Intern-S2) are not checked."""
+"""Hybrid targets to check from 0.5.9 on. Rarer targets (JetNemotron, Intern-S2) are omitted."""
 _ALLOWED = (
     (">=0.5.21", (10, 11), ("triton", "trtllm_mha", "fa4", "flashinfer")),
     (">=0.5.16", (10, 11), ("triton", "trtllm_mha", "fa4")),
@@ -485,12 +485,12 @@ def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
 
 _FP4_KV_BACKEND_TYPES = ("nvfp4", "fp4_mx_block16")
 _OLD_TYPE = "fp4_e2m1"
-"""KV cache dtype whose name 0.5.16 and later refuse."""
+"""KV cache dtype whose name releases from 0.5.16 on refuse."""
 _PLAIN = ("triton", "torch_native", "flex_attention", "trtllm_mha")
 _FP4_KV_BACKEND_LATENT = ("flashinfer", "trtllm_mla", "cutlass_mla")
 _FP4_KV_BACKEND_EARLY = "flashmla"
-"""The tables above: backends that read an FP4 cache without latent attention, with it, and with it
-before 0.5.16, if both phases run on them. 0.5.20 and later reject cutlass_mla."""
+"""The three constants above name backends that read an FP4 cache: without latent attention, with
+it, and with it before 0.5.16 if they run both phases. 0.5.20 and later reject cutlass_mla."""
 
 
 @rule("SPL327")

@@ -64,7 +64,7 @@ def is_in_container(plan: Plan) -> bool:
 
 
 def number(setting: Setting | None, default: float | None = None) -> float | None:
-    """Return a known number; `default` if it is not set, None if it cannot be evaluated."""
+    """Return a setting's number; `default` if not set, None if unknown or not a number."""
     if setting is None:
         return default
     value = setting.value
@@ -77,13 +77,13 @@ def number(setting: Setting | None, default: float | None = None) -> float | Non
 
 
 def integer(setting: Setting | None) -> int | None:
-    """Return a known integer, else None."""
+    """Return a setting's integer; None if unknown or not an integer."""
     found = number(setting)
     return int(found) if found is not None and found.is_integer() else None
 
 
 def text(setting: Setting | None) -> str | None:
-    """Return a known text, else None."""
+    """Return a setting's value as a string; None if unknown."""
     return str(setting.value) if setting is not None and setting.known else None
 
 
@@ -109,7 +109,7 @@ def is_worker(plan: Plan) -> bool:
 
 
 def is_also_worker(plan: Plan) -> bool:
-    """True if ranks after the first run the same command and pod."""
+    """True if a rank after the first runs this command."""
     try:
         return is_worker(plan) or (context_of(plan).part is None and hosts(plan) > 1)
     except UnknownValueError:
@@ -117,7 +117,7 @@ def is_also_worker(plan: Plan) -> bool:
 
 
 def probes(plan: Plan, *kinds: ProbeKind) -> Iterator[Probe]:
-    """Yield the probes of a container, optionally of some kinds; for Compose, its health check."""
+    """Yield the probes of a container, or its Compose health check. `kinds`: empty for all."""
     for probe in context_of(plan).pod.probes:
         if (
             is_in_container(plan)
@@ -231,7 +231,7 @@ _OF_PREFILL = "disaggregation_bootstrap_port"
 
 
 def known_ports(plan: Plan) -> set[int]:
-    """Return a server's known ports except `port`; only rank 0 opens that of `dist_init_addr`."""
+    """Return the known ports except `port`. Only rank 0 opens the port in `dist_init_addr`."""
     names = [*_NAMED]
     if value_or(plan, "disaggregation_mode", "prefill") == "prefill":
         names.append(_OF_PREFILL)
@@ -266,7 +266,7 @@ class Image(Struct, frozen=True):
 
     @property
     def tag(self) -> str | None:
-        """Text after the last colon; None without it."""
+        """Tag in the name; None if it has none."""
         last = self.name.partition("@")[0].rpartition("/")[2]
         return last.partition(":")[2] or None
 
@@ -331,7 +331,7 @@ class RouterTarget(Struct, frozen=True):
         return None
 
     def leads_on(self, port: int) -> bool:
-        """True if the Service has the port."""
+        """True unless the Service lacks the port."""
         if self.service is None or self.service.headless:
             return True
         return any(integer(outer) in (port, None) for outer, _ in self.service.ports)

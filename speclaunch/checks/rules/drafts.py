@@ -261,7 +261,7 @@ def draft_hidden_size(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL410")
 def draft_vocabulary(plan: Plan) -> Iterator[Verdict]:
-    """Report a draft made for a different vocabulary than the target's."""
+    """Report a draft made for a vocabulary other than the target's."""
     both = pair(plan)
     if both is None:
         return

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 _FLAG = lazy(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
 _OF_WORDS = "SPL0"
-"""Prefix of rules about single tokens. They apply regardless of the other arguments."""
+"""Code prefix of rules about single tokens. They apply regardless of the other arguments."""
 BUG = "of a bug in this rule, please report it"
 """Beginning of the reason for skipping a rule that raised an error."""
 
@@ -461,7 +461,7 @@ def is_compared(plan: Plan) -> bool:
 
 
 _OF_SEVERAL = frozenset({"disaggregation_mode", "nnodes"})
-"""Arguments that make a server one of several. Without them, no rule that compares is imported."""
+"""Arguments that make a server one of several. Without them, no comparing rule is imported."""
 
 
 @cache

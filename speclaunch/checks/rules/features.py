@@ -185,7 +185,7 @@ the classes that mix windows with full attention (0.5.23 configs/model_config.py
 def _is_plain(plan: Plan) -> bool:
     """True if the target has no recurrent state and does not mix windows with full attention.
 
-    The engine does not treat it as hybrid (kv_cache_hook.py:606).
+    The engine does not treat it as a hybrid model (kv_cache_hook.py:606).
     """
     if plan.algorithm not in ("EAGLE", "EAGLE3"):
         return False
@@ -373,7 +373,7 @@ def chunked_prefill_pages(plan: Plan) -> Iterator[Verdict]:
 
 
 def _chunk(plan: Plan, page: int) -> int:
-    """Return the tokens of a prefill chunk on a rank; 0 if any default fits the page size."""
+    """Return the tokens in a rank's prefill chunk; 0 if every default fits the page size."""
     ranks = 1 if plan.in_versions(_BEFORE_RESOLUTION) else attention_ranks(plan)
     explicit = plan.user_value("chunked_prefill_size")
     if explicit is not None:

@@ -75,11 +75,11 @@ class Severity(StrEnum):
     """Severity of a finding: see the exit codes in docs/reference/command-line.md."""
 
     ERROR = "error"
-    """The engine refuses, crashes, or serves wrong output: certain by the available facts."""
+    """The engine refuses, crashes, or serves wrong output: certain given the available facts."""
     WARNING = "warning"
     """Likely to fail, or costly in performance or safety."""
     INFO = "info"
-    """Changes that the engine makes on its own."""
+    """The engine changes a value on its own."""
 
 
 class Applicability(StrEnum):
@@ -207,8 +207,8 @@ __all__ = ["Fix", "Rule", "Severity", "Verdict", "refused", "row", "rule", "rule
 class Verdict(Struct, frozen=True):
     """A report of a rule about arguments or variables.
 
-    The first name in `at` that the user set gives the place. `why` has the numbers. `severity` is
-    set only if it differs from the rule's.
+    The first name in `at` that the user set decides the place. `why` gives the numbers. `severity`
+    is set only if it differs from the rule's.
     """
 
     message: str
@@ -259,7 +259,7 @@ def no_verdict(_plan: Plan) -> Iterator[Verdict]:
 class Rule(Struct, frozen=True):
     """A rule and when its `check` runs. Its page has the documentation.
 
-    `algorithms`: effective algorithms that it applies to; empty: any, also none. `versions`: the
+    `algorithms`: effective algorithms that it applies to; empty: any or none. `versions`: the
     engine versions that it applies to, as a specifier set; empty: all.
     """
 
