@@ -80,8 +80,8 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         """Severity by evidence and symptom.
 
         Error: the engine certainly does not start. Warning: hang, crash, wrong output, or proven
-        low acceptance. Info: all others, single reports, and bugs of only certain requests or
-        deployments.
+        low acceptance. Info: everything else, including single reports and bugs of only certain
+        requests or deployments.
         """
         proven = self.confidence in _PROVEN
         if self.requests or not self.certain or self.confidence is Confidence.ONE_REPORT:
@@ -144,8 +144,8 @@ _SERIOUS = (Symptom.HANG, Symptom.CRASH, Symptom.REFUSAL, Symptom.WRONG_OUTPUT)
 
 
 def _fix(advisory: Advisory) -> Fix | None:
-    """Return the remedy as a fix; None if there is none. A fix of info severity has no edits: they
-    would affect all requests."""
+    """Return the remedy as a fix; None if there is none. The fix of an info advisory has no edits,
+    because they would affect all requests."""
     workaround = advisory.workaround
     if workaround is None or advisory.severity is Severity.INFO:
         return Fix(advisory.remedy) if advisory.remedy else None
@@ -168,7 +168,7 @@ def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
 
 
 def stored_file() -> Path:
-    """Return the path of the advisories that `advisories update` stores."""
+    """Return the path of the file that `advisories update` writes."""
     return advisories_home() / "advisories.json"
 
 
@@ -211,7 +211,7 @@ def _decoded(data: bytes) -> tuple[Advisory, ...]:
 
 
 def page_of(code: str) -> str:
-    """Return the page of an advisory by its ID. Raises FileNotFoundError for an unknown ID."""
+    """Return the advisory `code` as a Markdown page. Raises FileNotFoundError for an unknown ID."""
     advisory = advisory_of(code)
     if advisory is None:
         raise FileNotFoundError(code)

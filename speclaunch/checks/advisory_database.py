@@ -49,8 +49,7 @@ class Update(Struct, frozen=True):
 
 
 def encode_advisories(found: Iterable[Advisory]) -> bytes:
-    """Return advisories as JSON without markers, one per line, as they are shipped, exported and
-    stored."""
+    """Return advisories as shipped, exported and stored: JSON, one per line, without markers."""
     unmarked = (msgspec.structs.replace(advisory, marker=None) for advisory in found)
     return b"[\n" + b",\n".join(map(msgspec.json.encode, unmarked)) + b"\n]\n"
 
@@ -87,7 +86,7 @@ def defects(advisory: Advisory) -> Iterator[str]:
 
 
 def marker_defects(advisory: Advisory) -> Iterator[str]:
-    """Yield the reasons why a marker contradicts the advisory's confidence or range."""
+    """Yield the reasons why an advisory's marker contradicts its confidence or range."""
     if (advisory.marker is not None) != (advisory.confidence is Confidence.MARKER):
         yield f"confidence {advisory.confidence} with{'' if advisory.marker else 'out'} a marker"
     if advisory.marker and UNKNOWN in (advisory.introduced, advisory.fixed):

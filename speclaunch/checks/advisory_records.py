@@ -11,7 +11,7 @@ from msgspec import Struct
 
 class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Condition on the GPUs. `capability`: CUDA compute capabilities (90: Hopper). `names`: the
-    GPU's name contains one of them."""
+    GPU's name must contain one of these."""
 
     vendor: tuple[str, ...] = ()
     capability: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class Symptom(StrEnum):
 
 
 class Confidence(StrEnum):
-    """Evidence for a bug and its range of releases, strongest first."""
+    """Levels of evidence for a bug and its affected releases, strongest first."""
 
     MARKER = "marker"
     NAMED_CHANGE = "named-change"
@@ -116,7 +116,7 @@ class RequestField(StrEnum):
 
 
 class Workaround(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A remedy without an upgrade: a sentence, and the edits if there is one obvious way."""
+    """Remedy other than an upgrade: a sentence, and its edits if there is one obvious way."""
 
     text: str
     set: dict[str, bool | int | float | str | None] = {}

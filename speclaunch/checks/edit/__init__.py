@@ -1,1 +1,1 @@
-"""Proven changes to a user's file: fixes, migration, import, render."""
+"""Proven edits and translations of users' files: fix, migrate, import, render."""

@@ -1,4 +1,4 @@
-"""Fix files or correct names in them. The new text is proven, and checked as `lint` does."""
+"""Fix files or correct names in them. The new text is proven, and checked as by `lint`."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ _OF_KINDS = {
     InvocationKind.SRT_SLURM: ConfigKeys,
     InvocationKind.ENGINE: CallKeywords,
 }
-"""Editors of deployments that are not written as command lines."""
+"""Editor class for each kind of deployment that is not a command line."""
 
 
 def _ways(
@@ -169,8 +169,8 @@ def _ways(
 
 
 def _together(parts: Sequence[Sequence[list[Edit]]]) -> Iterator[list[Edit]]:
-    """Yield the edits of all parts' first alternatives, then of the second, …; a part with fewer
-    alternatives repeats its last."""
+    """Yield the combined edits of all parts: the first alternatives, then the second, and so on. A
+    part with fewer alternatives repeats its last."""
     for at in range(max(map(len, parts))):
         yield [edit for ways in parts for edit in ways[min(at, len(ways) - 1)]]
 
@@ -277,7 +277,7 @@ def _ways_of_roles(
 def _unproven_in_roles(
     before: Composition, after: Composition, roles: Collection[str], target: FixTarget
 ) -> Iterator[str]:
-    """Yield the changes of roles, except those that the fix makes in `roles`."""
+    """Yield the changes to roles, except those that the fix makes in `roles`."""
     names = role_names(before.values)
     if names != role_names(after.values):
         yield "roles would change, too"

@@ -214,8 +214,8 @@ def _first(line: str) -> int:
 
 
 def _indent(text: SourceLines, place: Place) -> str:
-    """Return the indentation of the command's continuation lines: that of this or the next line,
-    or this line's plus two spaces."""
+    """Return the indentation for a new continuation line: that of an existing one, else that of the
+    line at `place` plus two spaces."""
     line = text.line(place.line)
     if text.line(place.line - 1).rstrip().endswith("\\"):
         return line[: _first(line)]
@@ -226,7 +226,7 @@ def _indent(text: SourceLines, place: Place) -> str:
 
 
 def _joined(groups: Sequence[Sequence[str]], words: Sequence[Word]) -> list[list[str]]:
-    """Return the groups, joined as `--flag=value` if most other arguments are written so."""
+    """Return the groups, joined as `--flag=value` if most other arguments use it."""
     flags = [word.text for word in words if word.text.startswith("--")]
     together = sum("=" in flag for flag in flags)
     if together * 2 <= len(flags):
@@ -451,7 +451,7 @@ class CommandWords(EditablePlaces):
         return [[]] if argument.is_removed else ways or None
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield alternatives that remove all outdated tokens, then some that add new arguments."""
+        """Yield alternatives that remove all outdated tokens, then those that add new arguments."""
         gone = self._gone
         if gone:
             yield list(without(self._invocation.words, gone, gone, self._text.text))

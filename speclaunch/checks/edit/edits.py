@@ -138,7 +138,7 @@ def _found(text: str, known: Collection[str]) -> set[str]:
 
 
 class Edit(Struct, frozen=True):
-    """Replacement of `length` characters at a line and column (both from 1) by `new`."""
+    """Replacement of `length` characters at a line and column (both from 1) with `new`."""
 
     line: int
     column: int

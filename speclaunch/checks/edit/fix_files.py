@@ -51,7 +51,7 @@ _MOST_ROUNDS = 100
 
 
 class LeftFix(Struct, frozen=True):
-    """Fix that was not applied, and why."""
+    """Fix that was not applied, and the reason."""
 
     finding: Finding
     why: str
@@ -357,8 +357,8 @@ def _fixed(path: str, run: LintRun, *, unsafe: bool) -> _Fixed | None:
 def _fixed_in_processes(
     paths: Sequence[str], run: LintRun, processes: int, *, unsafe: bool
 ) -> dict[str, _Fixed | None]:
-    """Fix files in several processes, and return the results by path. None: the process died. A
-    file for which it returned nothing is missing. No file may be written meanwhile."""
+    """Fix files in several processes, and return the results by path: None if the process died.
+    Files without a result are omitted. No file may be written meanwhile."""
 
     def work(path: str) -> bytes:
         found = _fixed(path, run, unsafe=unsafe)

@@ -214,8 +214,8 @@ def _stand_in(name: str) -> str:
 
 
 def _composed(text: str) -> Deployment:
-    """Return the recipe composed as in a launch. Variables with a default are unset, all others
-    have a stand-in as their value."""
+    """Return the recipe composed as in a launch. Variables with a default are unset; all others
+    have stand-ins as values."""
     from speclaunch.deployments import load  # noqa: PLC0415  Hydra is slow to import
 
     found = _IN_RECIPE.findall(text)
@@ -254,7 +254,7 @@ def import_command(
 ) -> tuple[Imported, str]:
     """Return a command of the file `source` as a recipe, and the recipe's text.
 
-    `engine`: the release set by the user; `installed`: the release to prefer without it. Raises
+    `engine`: the release set by the user; `installed`: the release preferred otherwise. Raises
     RoundTripError.
     """
     imported = to_deployment(invocation, name, engine, installed)

@@ -91,15 +91,16 @@ class ConfigKeys(EditablePlaces):
             yield [added_key(self._found, self._own, values)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:
-        """Return alternative edits that set a variable; for a `--config` file, no edits."""
+        """Return alternative edits that set or remove a variable; for a `--config` file, one
+        without edits."""
         return [[]] if self._is_config else env_ways(self._invocation, name, value, self._source)
 
 
 def _holding(
     mappings: Iterable[yaml.MappingNode], places: Iterable[Place | None], document: Document
 ) -> yaml.MappingNode | None:
-    """Return the mapping with most of the keys at these places (on a tie, the innermost) or, if no
-    mapping has one, None."""
+    """Return the mapping with most of the keys at these places (on a tie, the innermost); None if
+    no mapping has any."""
     targets = set(places)
     best: tuple[int, yaml.MappingNode | None] = (0, None)
     for mapping in mappings:
@@ -138,7 +139,7 @@ def recipe_ways(
     end: str,
     role: str | None = None,
 ) -> Iterator[list[Edit]]:
-    """Yield the edits of a recipe's own file that reach the target. Raises NotFixableError.
+    """Yield alternative edits of a recipe's own file that reach the target. Raises NotFixableError.
 
     `composed` and `env` are its arguments and variables, including those of its groups. A group's
     value is overridden in the recipe, because other recipes use the group. `role`: only this role
@@ -186,7 +187,7 @@ def _root(found: Yaml, role: str | None) -> yaml.MappingNode:
 def _variables(
     found: Yaml, engine: tuple[yaml.Node, yaml.Node], variables: Mapping[str, str | None]
 ) -> list[Ways]:
-    """Return alternative edits for each change of a recipe's `engine.env`."""
+    """Return alternative edits for each change to a recipe's `engine.env`."""
     key, inner = engine
     pairs = inner.value if isinstance(inner, yaml.MappingNode) else ()
     section = next((pair for pair in pairs if pair[0].value == "env"), None)
@@ -208,7 +209,7 @@ def _sections(
     path: tuple[str, ...],
     values: Mapping[str, str | None],
 ) -> list[Ways]:
-    """Return alternative edits for each change of a section's keys; None removes a key."""
+    """Return alternative edits for each change to a section's keys; None removes a key."""
     if not values:
         return []
     if section is None:
@@ -320,7 +321,7 @@ def _call(text: SourceLines, place: Place) -> ast.Call:
 
 
 def _column(text: SourceLines, line: int, offset: int) -> int:
-    """Return a column from 1 in characters, for Python's offset in UTF-8 bytes."""
+    """Convert Python's offset in UTF-8 bytes to a column in characters (from 1)."""
     return len(text.line(line).encode()[:offset].decode(errors="replace")) + 1
 
 
@@ -363,7 +364,7 @@ def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
 
 
 def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
-    """Yield alternative edits that add arguments after the last, on new lines if it begins one."""
+    """Yield alternative edits that append arguments, first on new lines if the last begins one."""
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not arguments:
         raise NotFixableError("its call has no arguments")

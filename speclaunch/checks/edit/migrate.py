@@ -1,4 +1,4 @@
-"""Migration of the commands in a file to another engine version; all else is unchanged.
+"""Migration of the commands in a file to another engine version; all other text is unchanged.
 
 Each command is read for its original version, its arguments are planned for the other version
 (`planned_migration.py`), the file is edited (`rewrite.py`), and the result is read back
@@ -77,8 +77,8 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
     """Return the version of a command: `source`, else the image's, else one that accepts it.
 
     If several accept it, `to` is preferred (nothing changes then), then the newest. If none does,
-    the newest of those that reject the fewest arguments is returned. `source`, or an image with
-    another version than `to`, decides even if that version rejects the command.
+    the newest of those that reject the fewest arguments is returned. `source`, or an image with a
+    version other than `to`, decides even if that version rejects the command.
     """
     if source is not None:
         accepted = not refused(parse(load_catalogue(source)))
@@ -197,7 +197,7 @@ class Migration(Struct):
     """Version that each command is for, and why it is assumed; empty if the user named one."""
     warnings: list[Problem] = []
     """Warnings about parts that do not reach the engine and are left unchanged. `lint` and `import`
-    warn of them, too."""
+    warn about them, too."""
     also: list[Carried] = []
     """Files named by commands that have to change with them."""
     versions: list[SourceVersion] = []

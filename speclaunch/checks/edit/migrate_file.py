@@ -1,7 +1,7 @@
 """Migration of a file of any kind to another engine version: script, manifest, `--config`, recipe.
 
-The arguments of a `--config` key depend on the version (a true switch is a flag alone, anything
-else is followed by its value), so the file is read again for each version.
+Each version turns a `--config` key into its own arguments (a true switch becomes a flag alone, any
+other key a flag and its value), so the file is read again for each version.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _check_output(
     to: str,
     migration: Migration,
 ) -> None:
-    """Add the target version's errors for the new text to the migration, or prove the text."""
+    """Prove the new text, or add the target version's errors for it to the migration."""
     after = _File(made, file.path)
     target = load_catalogue(to)
     edits = [change for change in changes if isinstance(change, Edit)]

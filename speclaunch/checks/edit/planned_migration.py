@@ -192,8 +192,8 @@ def plan(
     is_complete: bool = True,
 ) -> PlannedMigration:
     """Return the planned command for `target`. `mixed`: the command may mix two versions, so a flag
-    that `source` lacks is read as in a version that has it. `is_complete`: no tokens from elsewhere
-    may follow and take precedence."""
+    that `source` lacks is read as in a version that has it. `is_complete`: False if tokens from
+    elsewhere may follow and take precedence."""
     found = PlannedMigration()
     parsed = parse_argv(words, source, opaque=opaque, with_values=False)
     items = [(item, source) for item in parsed.parsed]

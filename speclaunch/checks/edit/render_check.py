@@ -298,7 +298,8 @@ def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Find
     """Return the errors of a rendered text that the recipe itself does not have.
 
     `own`: the recipe's requests, one for each command of the text, in order. Facts are not read,
-    because both have the same. Each finding is returned once, with its place in the recipe.
+    because the text and the recipe share them. Each finding is returned once, with its place in the
+    recipe.
     """
     commands = read_back(text, suffix).invocations
     found: list[Finding] = []
@@ -311,7 +312,7 @@ def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Find
 def check_rendering(
     renderer: Renderer, text: str, assembled: Assembled, recipe: Recipe, lookup: Lookup
 ) -> OutputCheck:
-    """Return the errors and warnings of the recipe, and the errors that only its text has."""
+    """Return the errors and warnings of the recipe, and the errors that only `text` has."""
     rendering, path = assembled.rendering, recipe.path
     rules = configured(str(path), (assembled.prepared[0].catalogue.version,)).rules
     found = findings_of_recipe(assembled, recipe, lookup, rules)

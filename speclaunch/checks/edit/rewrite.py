@@ -25,10 +25,10 @@ _UNIT = re.compile(r"ExecStart=[-@:+!|]*\Z")
 
 
 def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Edit], set[int]]:
-    """Return the edits that remove lines of a list without remaining items, and the object ids of
-    their tokens.
+    """Return the edits that remove list lines with no items left, and the object ids of these
+    lines' tokens.
 
-    If the list's last item is removed, so is the comma before it, which JSON rejects.
+    If the list's last item is removed, so is the preceding comma, which JSON would reject.
     """
     by_line: dict[int, list[Word]] = {}
     for word in gone:

@@ -64,7 +64,7 @@ class _Missing:
 
 
 MISSING = _Missing()
-"""Value of a name that exists only before or only after."""
+"""Value of a name on the side of a comparison that lacks it."""
 ANYTHING = object()
 """Expected value that equals every value."""
 
@@ -518,7 +518,7 @@ def save_texts(
 
 
 def secrets_of(invocations: Iterable[Invocation], version: str) -> list[str]:
-    """Return the values of keys and passwords in commands, wherever they are written."""
+    """Return the API keys and passwords of commands, wherever they are set."""
     found: list[str] = []
     for invocation in invocations:
         found += [

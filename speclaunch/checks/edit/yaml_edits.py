@@ -93,7 +93,7 @@ def dumped(value: Any, *, text: bool = False) -> str:
 
 
 def quoted_text(value: str) -> str:
-    """Return a text as a double-quoted value of YAML."""
+    """Return a string as a double-quoted YAML value."""
     text = dumped(value, text=True)
     return text if text[:1] == '"' else f'"{text}"'
 
@@ -164,7 +164,7 @@ def removed_item(found: Yaml, sequence: yaml.SequenceNode, item: yaml.Node) -> l
 
 
 def added_key(found: Yaml, mapping: yaml.MappingNode, pairs: Mapping[str, str]) -> list[Edit]:
-    """Return the edits that append keys, each with its value as YAML."""
+    """Return the edits that append keys, each with a YAML value."""
     named = [f"{key}: {value}" for key, value in pairs.items()]
     if mapping.flow_style:
         return [_into_flow(found, mapping, named)]
@@ -174,7 +174,7 @@ def added_key(found: Yaml, mapping: yaml.MappingNode, pairs: Mapping[str, str]) 
 
 
 def added_item(found: Yaml, sequence: yaml.SequenceNode, items: Sequence[str]) -> list[Edit]:
-    """Return the edits that append items, each as YAML (its lines without indentation)."""
+    """Return the edits that append items, written as YAML without indentation."""
     if sequence.flow_style:
         return [_into_flow(found, sequence, items)]
     last = sequence.value[-1]

@@ -312,7 +312,7 @@ _FLAGS = ("online",)
 
 
 class EditorSettings(Struct, frozen=True):
-    """Settings from an editor, named as the `lint` options (docs/reference/lint.md)."""
+    """Settings from an editor, named like the `lint` options (docs/reference/lint.md)."""
 
     engine: str | None = None
     hardware: str | None = None
@@ -398,7 +398,7 @@ _MOST_RECIPES = 30
 
 
 class CheckedDocument(Struct, frozen=True):
-    """Result of checking a document. `source`: None for a group option or without servers."""
+    """Check result of a document. `source`: None for a group option or a text without servers."""
 
     path: str
     source: LintedFile | None = None

@@ -56,7 +56,7 @@ _LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d{1,20})[ \t]*\r?\n\Z", re.
 class BoundedInput:
     """Input stream for pygls that limits the size of messages.
 
-    `readline` returns a header that pygls understands, `read` returns its body. A header without a
+    `readline` returns a header that pygls understands, and `read` its body. A header without a
     valid length is skipped. The next header is found even directly after a body of unknown length.
     An oversized message becomes a `SKIPPED` notification.
     """
@@ -261,7 +261,7 @@ def _path(uri: str) -> str:
 
 
 def _guarded(request: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T | None]]:
-    """Return the handler `request`, changed to log errors and then answer None."""
+    """Return a handler that runs `request`; it logs errors and then answers None."""
 
     @functools.wraps(request)
     async def answered(server: Server, params: Any) -> T | None:
@@ -394,7 +394,7 @@ def _requests(server: Server) -> None:
 def serve(source: BinaryIO, out: BinaryIO) -> int:
     """Answer an editor until it sends `exit` or closes its input, and return the exit code.
 
-    The protocol defines the code: 1 if `exit` came without `shutdown`.
+    The protocol defines the code: 1 if `exit` came without `shutdown`, else 0.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     server = make_server()

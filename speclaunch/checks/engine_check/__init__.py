@@ -1,1 +1,1 @@
-"""The engine check: run a plan's command through the validation of its release, by a judge."""
+"""The engine check: a judge runs a plan's command through its release's own validation."""

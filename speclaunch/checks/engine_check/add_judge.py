@@ -73,7 +73,7 @@ _MODEL = (
     ' "vocab_size": 256, "num_hidden_layers": 2, "max_position_embeddings": 2048}'
 )
 _ABSENT = ("ModuleNotFoundError", "ImportError")
-"""Errors that are expected at the import of modules that need GPU-only packages."""
+"""Errors expected when modules that need GPU-only packages are imported."""
 
 Tell = Callable[[str], None]
 
@@ -334,7 +334,7 @@ _PIP_S = 1800.0
 
 
 def fetch(name: str, source: str | None, place: Path, tell: Tell) -> Path:
-    """Return the wheel or the `sglang` folder of a judge. Raises InputError, LaunchError."""
+    """Return the path of a judge's wheel or `sglang` folder. Raises InputError, LaunchError."""
     if source is None:
         tell(f"fetch SGLang {name}")
         return download_wheel(name, place)

@@ -242,7 +242,9 @@ class EngineJudge:
         compiling: bool = False,
         early: Variables = (),
     ) -> None:
-        """`compiling`: store compiled Python next to the sources, for the next start, and list all
+        """Create the judge without starting its worker.
+
+        `compiling`: store compiled Python next to the sources, for the next start, and list all
         loaded files in `hello`. `early`: variables set before the import."""
         self.release = release
         self.python = python
@@ -567,7 +569,7 @@ _GFX = {
     "mi355x": ("gfx950", 95, 256),
 }
 """Architecture, capability as reported by torch, and compute units of AMD's GPUs. Source: AMD's
-documentation of ROCm, "accelerator and GPU hardware specifications"."""
+ROCm documentation, "accelerator and GPU hardware specifications"."""
 
 
 def machine_facts(machine: str) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class AddedJudge(Struct, frozen=True):
     python: str
     """Interpreter that runs it."""
     source: str
-    """Origin of the engine: `PyPI`, `installed`, the name of a wheel or folder."""
+    """Origin of the engine: `PyPI`, `installed`, or the name of a wheel or folder."""
     digest: str
     """Digest of its packages; part of the cache key of its verdicts."""
     size: int
@@ -70,7 +70,7 @@ class AddedJudge(Struct, frozen=True):
     light: bool = False
     """True if a stand-in replaces torch."""
     catalogue: str = ""
-    """Catalogue installed and removed with the judge."""
+    """Catalogue installed and removed with the judge; empty if there is none."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -200,8 +200,8 @@ def _of_interpreter(version: str | None, python: Path) -> EngineJudge | None:
 
 
 def cpu_judge() -> EngineJudge | None:
-    """Return the CPU engine's judge; None if not installed. Raises InputError if other users could
-    have made it."""
+    """Return the CPU engine's judge; None if the engine is not installed. Raises InputError if
+    other users could have made it."""
     engine = CpuEngine(speclaunch_home())
     manifest = read_manifest(engine)
     if manifest is None or "packages" not in manifest:

@@ -74,7 +74,7 @@ class ReleaseRefusal(Struct, frozen=True):
     units: tuple[Unit, ...]
     """Arguments and variables that together cause the refusal, those named by the engine first.
     Empty: the model alone is refused on this hardware. If the refusal disappears without the
-    arguments that speclaunch's own errors are about, these are the cause."""
+    arguments that speclaunch's own errors are about, those are the cause."""
     machines: tuple[str, ...]
     named: tuple[Unit, ...] = ()
     """Other arguments that the engine names in its message or on that source line. Removing them
@@ -277,7 +277,7 @@ def _divided(units: Sequence[int], parts: int) -> Iterable[Sequence[int]]:
 
 
 _SECONDS = 240.0
-"""Time limit of a batch in seconds, plus `_SECONDS_EACH` for each question."""
+"""Base time limit of a batch in seconds; each question adds `_SECONDS_EACH`."""
 _SECONDS_EACH = 0.5
 _LOADING_SECONDS = 6.0
 """Estimated seconds until the first answer of a new judge."""
@@ -308,7 +308,7 @@ class _NotStored(Exception):
 
 
 class EngineQuerier(Struct):
-    """Queries judges in the mode of `--ask`. `find` returns the judge of a release, or of an
+    """Querier of judges, in the mode of `--ask`. `find` returns the judge of a release, or of an
     interpreter."""
 
     mode: EngineCheckMode
@@ -481,7 +481,8 @@ def opened(*, enabled: bool = True) -> Verdicts | None:
 
 
 def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
-    """Return the cache key of an answer. `judge`: its digest; `seen`: what it reads from disk."""
+    """Return an answer's cache key. `judge`: the judge's digest; `seen`: what it reads from
+    disk."""
     folder = str(question.folder) if seen else ""  # no path is read
     parts = [_FORMAT, judge, json_value(replace(question, folder=None)), folder, list(seen)]
     return digest(json.dumps(parts).encode("utf-8", "surrogateescape"))

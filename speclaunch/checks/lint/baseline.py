@@ -1,4 +1,4 @@
-"""Baselines: files of known findings, so that a lint reports only new findings.
+"""Baselines: files of known findings, so that `lint` reports only new findings.
 
 A baseline is part of the repository. Its paths are relative to its directory, and findings are
 matched by fingerprint (`report.py`). SPL000 (unreadable) is never matched, because an
@@ -42,22 +42,22 @@ _TEXTS = ("code", "path", "message", "fingerprint")
 _OLD_MESSAGES = Path(__file__).parent / "data" / "texts_1.json"
 """Messages of the release that wrote format 1, by rule: each text has `{}` for its variable parts,
 and its arguments (null: known only when the rule runs). A finding that fits none of its rule's
-texts was reworded since then, and is matched by its arguments."""
+texts has been reworded since, and is matched by its arguments."""
 
 
 class Covered(Struct, frozen=True):
-    """Scope of a lint: the paths on its command line and the rules selected for a path."""
+    """Scope of a lint run: the paths on its command line and the rules selected for a path."""
 
     paths: tuple[str, ...]
     is_selected: Callable[[str, str], bool] = lambda _code, _path: True
 
     @property
     def inside(self) -> list[str]:
-        """Each file of `paths`, and for each directory a path in it, which need not exist."""
+        """Each file of `paths`, and a path (possibly nonexistent) in each directory of `paths`."""
         return [str(Path(path, "x")) if Path(path).is_dir() else path for path in self.paths]
 
     def holds(self, entry: KnownFinding, folder: str) -> bool:
-        """True if the lint would have reported this known finding if it still existed."""
+        """True if the lint run would have reported this known finding if it still existed."""
         path = os.path.join(folder, entry.path)  # noqa: PTH118
         for named in self.paths:
             if named == STDIN:
@@ -122,7 +122,7 @@ def _known_reworded(
     entries: Mapping[str, KnownFinding], used: set[str], findings: Sequence[Finding], folder: str
 ) -> dict[int, str]:
     """Return the fingerprints of reworded findings by object id, matched by rule, path and
-    arguments. Each entry matches one finding, at any number of versions."""
+    arguments. Each entry matches one finding, in any number of versions."""
     free = {
         mark: entry
         for mark, entry in entries.items()
@@ -179,7 +179,7 @@ def _old_messages() -> dict[str, list[tuple[re.Pattern[str], list[str] | None]]]
 
 
 def _got_worse(old: KnownFinding, new: Finding) -> bool:
-    """True if a number in an error changed to a value that the user set, such as 2 ranks to 4."""
+    """True if a number in an error changed to a value that the user set, such as from 2 to 4."""
     if new.severity is not Severity.ERROR or old.message == new.message:
         return False
     before, after = FIGURE.findall(old.message), FIGURE.findall(new.message)
@@ -217,7 +217,7 @@ def read_baseline(path: Path) -> dict[str, KnownFinding]:
 
 
 def write_baseline(path: Path, findings: Iterable[Finding], covered: Covered) -> int:
-    """Write a lint's findings and the old entries of other paths; return the number of entries.
+    """Write a lint run's findings and the old entries of other paths; return the number of entries.
 
     The file is written atomically. Raises InputError.
     """

@@ -41,8 +41,8 @@ _VARIABLES = (
 _MOST_BYTES = 1 << 18
 """Maximum bytes of an entry; larger entries are not cached."""
 _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER = 60, 240 << 10
-"""Entries and bytes that a cleanup leaves in each of the 256 folders. The total remains below 64
-MiB and 20,000 entries."""
+"""Maximum entries and bytes that a cleanup leaves in each of the 256 folders. The total remains
+below 64 MiB and 20,000 entries."""
 
 _BROKEN = (
     *(OSError, ValueError, TypeError, LookupError, AttributeError),

@@ -192,7 +192,7 @@ _PACKAGE = lazy(r"^#\s*@package\b", re.M)
 
 
 class LintedFile(Struct, frozen=True):
-    """File with its deployments. `text` is empty if it could not be read."""
+    """File with its deployments. `text` is empty if the file could not be read."""
 
     path: str
     """Path as the user named it."""
@@ -204,11 +204,11 @@ class LintedFile(Struct, frozen=True):
     remarks: tuple[Problem, ...] = field(default=())
     """Parts that a reader did not understand and skipped."""
     rest: Recipe | None = None
-    """The checkable part of a recipe that has problems."""
+    """The checkable part of a recipe that has problems; None if there is none."""
     template: str | None = None
-    """Reason to skip a file that another program fills in before it starts a server."""
+    """Reason to skip a file that another program fills in before use; None: the file is checked."""
     misread: tuple[Problem, ...] = ()
-    """Parts that the shell reads differently from what the author meant."""
+    """Parts that the shell reads differently than the author intended."""
     not_read: bool = False
     """True if the file starts a server in a way that no reader supports."""
 
@@ -326,7 +326,7 @@ def _is_recipe(text: str, suffix: str) -> bool:
 
 
 def _has_sections_only(keys: set[str]) -> bool:
-    """True if all keys belong to a recipe; in other files, a list under `args` is a container's."""
+    """True if all keys belong to a recipe, so a list under `args` is not a container's."""
     from speclaunch.deployments import SECTIONS  # noqa: PLC0415  few files need it
 
     return keys <= {*SECTIONS["Deployment"], "defaults"}

@@ -69,7 +69,7 @@ _SKIPPED = frozenset(
         *(".mypy_cache", ".ruff_cache", ".pytest_cache"),
     ]
 )
-"""Generated directories; other hidden directories (`.github`, `.gitlab`) contain sources."""
+"""Names of directories to skip. Other hidden directories, such as `.github`, contain sources."""
 _OF_INTEREST = re.compile(
     rb"sglang|model_path|model-path|speculative|speclaunch: ignore|^(defaults|args):", re.M
 )
@@ -109,8 +109,8 @@ def find_files(
     A lock is left out if its recipe is also read, because a recipe is checked with its lock.
 
     Below a directory, files must mention a server and must not be excluded. With
-    `only_deployments`, named files are filtered in the same way, but without Git's ignores, for
-    tools that pass every changed file.
+    `only_deployments`, named files are filtered in the same way, except that Git's ignore rules do
+    not apply, for tools that pass every changed file.
     """
     for found in _found(paths, left_out, only_deployments=only_deployments):
         if not (found.path.endswith(".lock.yaml") and _is_with_recipe(found, paths)):
@@ -118,7 +118,7 @@ def find_files(
 
 
 def _is_with_recipe(lock: FoundFile, paths: Sequence[str]) -> bool:
-    """True if a file is a lock whose recipe is read, too."""
+    """True if a file is a lock whose recipe is also read."""
     from speclaunch.deployments import recipe_of_lock  # noqa: PLC0415  few files are locks
 
     recipe = recipe_of_lock(lock.path)
@@ -255,7 +255,7 @@ class LintSettings(Struct, frozen=True):
 
     @property
     def cache_key(self) -> str:
-        """Text of all settings that a file's findings depend on, except later filters."""
+        """Text of all settings that a file's findings depend on, except for later filters."""
         parts = (self.versions, self.hardware, self.config_dirs, self.select, self.ignore)
         return repr((*parts, self.models, self.assume, self.project, self.overrides_pins))
 
@@ -269,7 +269,7 @@ class LintSettings(Struct, frozen=True):
 
 
 class Configuration:
-    """Settings of each file: `stated` on the command line, else its repository's.
+    """Settings of each file: those `stated` on the command line, else its repository's.
 
     `log` receives the notes about versions.
     """
@@ -299,7 +299,7 @@ class Configuration:
         return self._made(project, tuple(matching))
 
     def above(self, folder: str) -> tuple[Path, ProjectSettings]:
-        """Return a folder with links resolved, and the project settings that apply. Raises
+        """Return a folder with links resolved, and the project settings that apply to it. Raises
         InputError."""
         found = self._of_folder.get(folder)
         if found is None:

@@ -1,4 +1,4 @@
-"""Compiled sources of a judge in one compressed file, a third of the size.
+"""Compiled sources of a judge in one compressed file, a third of their size.
 
 `pack` writes it from the `__pycache__` folders that the first answer left; `use` makes later
 imports read it. Sources that the file lacks, or that another Python compiled, are compiled as
@@ -40,7 +40,7 @@ def pack(site: Path) -> None:
 
 
 def use(site: str) -> None:
-    """Make imports load the compiled code in the folder `site` from its file, if it has one."""
+    """Make imports load compiled code from the file in the folder `site`, if there is one."""
     try:
         with open(os.path.join(site, NAME), "rb") as file:
             data = file.read()

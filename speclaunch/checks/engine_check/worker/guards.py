@@ -150,7 +150,7 @@ def end_with(parent: int, number: int) -> None:
 
 
 def limit(seconds: float, memory: int) -> None:
-    """Limit this process: `seconds` of CPU time, plus 2; `memory`: bytes beyond its current size.
+    """Limit this process to `seconds` + 2 s CPU time and `memory` bytes beyond its current size.
 
     Core dumps are disabled, and files are limited to `LARGEST_FILE` bytes.
     """

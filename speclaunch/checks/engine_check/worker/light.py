@@ -63,11 +63,11 @@ PACKAGES = {
 }
 """Modules of the CPU engine's packages that no verdict depends on, with the distribution and
 version that `importlib.metadata` reports in that engine (cpu/requirements.txt). All other packages
-that a release looks for are absent, as in the CPU engine."""
+that a release may look for are absent, as in the CPU engine."""
 
 
 def fill(module: types.ModuleType) -> None:
-    """Set the attributes of a stand-in that need real values, in packages other than torch."""
+    """Set the attributes that need real values in a stand-in for a package other than torch."""
     if module.__name__ == "uvloop":  # asyncio rejects a stand-in
         module.EventLoopPolicy = asyncio.DefaultEventLoopPolicy  # type: ignore[attr-defined]
 

@@ -184,7 +184,7 @@ def pretend(machine: dict[str, Any]) -> None:
 
 def register_quantization(machine: dict[str, Any]) -> None:
     """Register the quantization methods that depend on hardware at import: `mxfp4` on NVIDIA GPUs
-    and on AMD GPUs from gfx950; `gptq` on no GPU once its kernel is gone (0.5.23
+    and on AMD GPUs from gfx950; remove `gptq` if it has only a CPU version (0.5.23
     layers/quantization/__init__.py)."""
     for name, fact in (("petit", "_is_hip"), ("awq.awq", "_is_cuda"), ("awq", "_is_cuda")):
         module = sys.modules.get(f"sglang.srt.layers.quantization.{name}")

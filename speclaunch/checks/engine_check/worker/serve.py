@@ -40,8 +40,7 @@ def main() -> None:
     setting = json.loads(lines.readline())
 
     def leave(*_: object) -> None:
-        """Exit without an exception, which imported code may catch; also after the caller was
-        killed."""
+        """Remove the scratch folder and exit, without an exception that imported code may catch."""
         shutil.rmtree(setting["scratch"], ignore_errors=True)
         os._exit(1)
 
@@ -198,7 +197,7 @@ class Child:
 
 
 def answer_question(question_pipe: int, answer_pipe: int, setting: dict[str, Any]) -> None:
-    """Wait for the question in the child, and answer it."""
+    """Wait for the question and answer it; runs in the child."""
     gc.disable()
     limit(setting["seconds"], setting["memory"])
     with os.fdopen(question_pipe, "rb") as pipe:

@@ -135,7 +135,7 @@ CLASSES = frozenset(
         *("float16", "float32", "float64", "complex64", "complex128", "datetime64", "str_"),
     }
 )
-"""Names of numpy that are classes despite their lowercase initial."""
+"""Names of numpy classes with a lowercase initial."""
 
 
 def thing(name: str) -> Any:

@@ -76,7 +76,8 @@ class Library:
 
 
 def custom_op(name: str, fn: Any = None, /, **_: Any) -> Any:
-    """Register and return an operator, or its decorator, like `torch.library.custom_op`."""
+    """Register an operator like `torch.library.custom_op`. Return it or, without `fn`, a
+    decorator."""
     register(name)
     return Operator(fn) if fn is not None else Operator
 
@@ -99,7 +100,7 @@ class Operator:
 
 
 def infer_schema(*_: Any, **__: Any) -> str:
-    """Return a placeholder for `torch.library.infer_schema`; nothing reads it."""
+    """Return a placeholder schema; nothing reads it."""
     return "() -> ()"
 
 
@@ -137,7 +138,7 @@ SIZES = {
     **dict.fromkeys((f"{kind}int{bits}" for kind in ("", "u") for bits in range(1, 8)), 1),
     **{"bits8": 1, "bits16": 2, "bits1x8": 1, "bits2x4": 1, "bits4x2": 1},
 }
-"""Bytes of an element, by data type."""
+"""Bytes per element, by data type."""
 ALIASES = {
     "half": "float16",
     "float": "float32",
