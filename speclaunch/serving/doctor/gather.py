@@ -1,4 +1,4 @@
-"""Gather the facts of the machine and the recipe. The checks read nothing else."""
+"""Gather the facts about the machine and the recipe. The checks read nothing else."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def with_engine_checks(
 
 
 def known_python(runtime: object) -> Path | None:
-    """Return the detected engine's interpreter; None if no engine was detected or executed."""
+    """Return the detected engine's interpreter; None if there is none or it was not executed."""
     return runtime.interpreter if isinstance(runtime, Runtime) and runtime.executed else None
 
 
@@ -227,9 +227,7 @@ def target_of(
     compiled: bool,
     own_variables: frozenset[str],
 ) -> RecipeNeeds:
-    """Return the recipe's requirements on the machine. `plan` is None if the rules could not
-    run.
-    """
+    """Return the recipe's requirements for the machine. `plan`: None if the rules failed."""
     engine = recipe.deployment.engine
     # in pip's syntax
     needs = (f"=={need}" if need[:1].isdigit() else need for need in engine.needs)
@@ -436,7 +434,7 @@ def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str],
 
 
 def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | UnknownFact]:
-    """Return the interpreter that a launch would use, and its packages if it may be executed."""
+    """Return the interpreter that a launch would use, and its packages if readable."""
     if recipe is not None and is_cpu(recipe):
         runtime = probe(cpu.python)
     else:

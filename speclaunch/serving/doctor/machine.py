@@ -109,8 +109,7 @@ def read_port(host: str, number: int) -> Port:
 
 
 def _local_address(host: str) -> str:
-    """Return the IP address to listen on, without a DNS query; 0.0.0.0 for a host name other than
-    `localhost`."""
+    """Return the IP address to listen on, without DNS; 0.0.0.0 for names other than `localhost`."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError, ValueError):
             socket.inet_pton(family, host)
@@ -133,8 +132,8 @@ def _limit(value: int) -> int | None:
 
 
 def _memory_limit() -> tuple[int | None, int | None]:
-    """Return the smallest memory limit of this process's control groups, and that group's memory
-    use, in bytes. Each is None if unlimited or unknown.
+    """Return the smallest memory limit of this process's control groups, and that group's use, in
+    bytes; None if unlimited or unknown.
     """
     found: list[tuple[int, int | None]] = []
     for directory in _groups("memory"):
@@ -149,7 +148,7 @@ def _memory_limit() -> tuple[int | None, int | None]:
 
 
 def _cpu_quota() -> float | None:
-    """Return the processor quota of the control groups; None without a quota."""
+    """Return the control groups' CPU quota, in processors; None without a quota."""
     found: list[float] = []
     for directory in _groups("cpu"):
         with contextlib.suppress(OSError, ValueError):
@@ -163,8 +162,7 @@ def _cpu_quota() -> float | None:
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Yield the directories of this process's `controller` groups (cgroups 1 and 2), innermost
-    first.
+    """Yield this process's cgroup directories (versions 1 and 2) for `controller`, innermost first.
 
     Inside a container, /proc may show the host's path, so the root is included as well.
     """
@@ -195,7 +193,7 @@ def _number(path: Path) -> int | None:
 
 
 def _nvcc(env: Mapping[str, str], path: str) -> Path | None:
-    """Return the nvcc that torch and the engine find through CUDA_HOME, PATH or /usr/local/cuda."""
+    """Return the engine's nvcc, from CUDA_HOME, PATH or /usr/local/cuda; None if there is none."""
     home = env.get("CUDA_HOME") or env.get("CUDA_PATH")
     found = shutil.which("nvcc", path=path)
     candidates = [Path(home) / "bin" / "nvcc"] if home else []
@@ -279,7 +277,7 @@ def _weights(directory: Path) -> bool:
 
 
 def _token(env: Mapping[str, str], base: Path) -> str | None:
-    """Return the variable's name or the file's path that contains the hub token; None without
+    """Return the name of the variable or the path of the file with the hub token; None without
     one."""
     for name in _TOKENS:
         if env.get(name, "").strip():
@@ -316,7 +314,7 @@ _ADOPTERS = frozenset({"systemd", "init", "tini", "dumb-init", "docker-init"})
 
 
 class Custody(StrEnum):
-    """Supervision of an engine."""
+    """Supervision state of an engine."""
 
     SPECLAUNCH = "speclaunch"
     """A running launch supervises the engine, and stops it when the launch ends."""

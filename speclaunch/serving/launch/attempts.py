@@ -1,6 +1,4 @@
-"""Run start attempts: start, diagnose a failure, take a recovery step, start again. Covers crashes
-after serving, too.
-"""
+"""Run start attempts: start, diagnose a failure or crash, take a recovery step, start again."""
 
 from __future__ import annotations
 
@@ -30,13 +28,14 @@ if TYPE_CHECKING:
 
 
 Diagnose = Callable[..., "Diagnosis"]
-"""Function from an engine's log to its diagnosis (`Planner.diagnose`)."""
+"""Function that returns the diagnosis of an engine's log (`Planner.diagnose`)."""
 Ladder = Callable[[Sequence[Attempt]], Rung | LadderEnd]
-"""Function that returns the next rung after attempts, the last of which ran out of memory."""
+"""Function that returns the next rung, or the ladder's end, after attempts of which the last ran
+out of memory."""
 
 
 class RestartPolicy(Struct):
-    """Restart policy for an engine that has served: capped back-off, and a limit within a time
+    """Restart policy for an engine that has served: capped back-off, limited restarts per time
     window.
     """
 

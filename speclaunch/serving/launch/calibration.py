@@ -28,7 +28,7 @@ from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.planner import Attempt
 
 ABOVE = "mem_fraction_static_above"
-"""Key in `Diagnosis.numbers` of the `mem_fraction_static` that the engine asks to exceed."""
+"""Key in `Diagnosis.numbers` for the `mem_fraction_static` that the engine asks to exceed."""
 _TOKENS = re.compile(r"([\d,]+) tokens")
 _POOL_TOO_LARGE = frozenset({"pool-exceeds-machine", "killed-filling-pool"})
 _LOADS = (Phase.WEIGHTS, Phase.DRAFT_WEIGHTS)
@@ -45,7 +45,7 @@ class Observation(Struct, frozen=True):
     phase: Phase
     served: bool
     least: float | None = None
-    """Fraction that leaves nothing for the pool, by the engine's log; None if unknown."""
+    """Fraction that leaves nothing for the pool, according to the engine's log; None if unknown."""
     tokens: int | None = None
     """KV tokens that the engine allocated; None if unknown."""
     missing_gib: float = 0.0
@@ -101,8 +101,8 @@ def _fraction(attempt: Attempt, plan: Plan, diagnosis: Diagnosis) -> float | Non
 
 
 def _least(diagnosis: Diagnosis) -> float | None:
-    """Return the least possible fraction: from the message, or from free memory before and after
-    loading the weights. None if unknown.
+    """Return the least possible fraction, from the engine's message or from the free memory before
+    and after loading the weights; None if unknown.
     """
     named = diagnosis.numbers.get(ABOVE)
     if named is not None and 0 < named < 1:
@@ -158,8 +158,8 @@ _MARGIN = 0.002
 _POOL_ROOM = 0.01
 """Minimum share of the memory for the pool: a pool of a few tokens is useless."""
 _GROWTH = (0.25, 1.0, 2.0)
-"""Free memory to add to the observed excess, as shares of the estimates: after the first, the
-second and later failed starts. The second restart should be the last.
+"""Free memory to add to the observed excess, as shares of the estimates: after the first failed
+start, the second, and later ones. The second restart should be the last.
 """
 _LEAST_GROWN = 0.06
 """Lower limit of the estimates that `_GROWTH` multiplies, as a share of the memory."""
@@ -171,16 +171,16 @@ _HUNGRY = 0.75
 _HOPELESS = 0.006
 """Minimum width of a range worth another restart, as a share of the memory."""
 _CONSISTENT = 3
-"""Number of failures outside the pool that cannot be chance. From then on, settings that leave
-less memory free than the observed excess are not tried.
+"""Number of failures outside the pool that rules out chance. From this number on, settings that
+leave less memory free than the observed excess are not tried.
 """
 _SCARCE = -0.75
-"""Largest share by which the estimates are expected to be too high."""
+"""Largest correction expected for estimates that are too high, as a (negative) share of them."""
 ROOM_FOR_ERROR = 0.03
 """Minimum width of a range of fractions; in a narrower range, another setting is changed
 instead."""
 _LATER = 0.6
-"""Share to expect of the memory estimated for stages that a failed start did not reach."""
+"""Expected share of the memory estimated for stages that a failed start did not reach."""
 _FIXED = 0.3
 """Share of the graphs' memory that does not shrink with the largest graph."""
 ENOUGH_MORE = 1.5
@@ -188,7 +188,7 @@ ENOUGH_MORE = 1.5
 
 
 class Excess(Struct, frozen=True):
-    """Memory needed beyond the estimates, as a failed start shows; in fractions of the memory."""
+    """Excess of a failed start over the estimates, as a fraction of the memory."""
 
     least: float
     estimated: float
@@ -197,8 +197,8 @@ class Excess(Struct, frozen=True):
     """True if graph capture exceeded the memory, False if a running batch did."""
 
     def scale(self, plan: Plan) -> float:
-        """Return the share of this excess to expect with other settings. Graphs shrink with the
-        largest batch. A running batch shrinks only if both its prompts and its drafts shrink."""
+        """Return the share of this excess to expect with the settings of `plan`. Graphs shrink with
+        the largest batch. A running batch shrinks only if both its prompts and drafts do."""
         if self.least <= 0:
             return 1.0
         drafts = _number(plan, TOKENS) / _number(self.plan, TOKENS)
@@ -252,7 +252,7 @@ class Calibration(Struct, frozen=True):
         return Bounds(low, min(high, self._pool_ceiling(low)))
 
     def below(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return `bounds`, capped at the last fraction if that fraction was too high; None if
+        """Return `bounds`, capped at the last tried fraction if that was too high; None if
         unknown."""
         bounds, last = self.bounds(changes), self.observations[-1]
         if bounds is None or last.direction is not Direction.LOWER or last.fraction is None:
@@ -260,8 +260,8 @@ class Calibration(Struct, frozen=True):
         return Bounds(bounds.low, min(bounds.high, last.fraction))
 
     def last_chance(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return a narrow range of fractions to try last, within the widest possible range; None
-        if the widest range is too narrow or has failed.
+        """Return a narrow range of fractions to try last, within the widest possible range; None if
+        that range is unknown or too narrow.
         """
         widest = self.bounds(changes, _SCARCE, _MARGIN)
         if widest is None or widest.width < _HOPELESS:
@@ -367,7 +367,7 @@ def _most_shift(predictor: Predictor, observations: Sequence[Observation]) -> fl
 
 def needed_tokens(predictor: Predictor, observations: Sequence[Observation]) -> float:
     """Return the predicted KV tokens that the next settings need: `ENOUGH_MORE` times the largest
-    pool that was too small for the requests; 0 if none was."""
+    pool that was too small for the requests; 0 if no pool was."""
     short = [
         predictor.budget(seen.changes).tokens or 0
         for seen in observations

@@ -46,22 +46,23 @@ class Generation(Struct, frozen=True):
     verify_count: int | None
     """Count of draft verifications by the target; None if the engine did not speculate."""
     acceptance_length: float | None
-    """Tokens per verification; 1.0 if no drafted token was ever accepted."""
+    """Tokens per verification: 1.0 if no drafted token was accepted, None if the engine did not
+    speculate."""
 
 
 class EngineError(Exception):
-    """Missing or unusable answer of the engine; the text is the reason."""
+    """Missing or unusable answer from the engine. The message is the reason."""
 
     path = ""
     """Requested path."""
 
 
 class EngineSilentError(EngineError):
-    """Missing answer after the time limit."""
+    """No answer within the time limit."""
 
 
 class EngineRefusalError(EngineError):
-    """Answer of the engine with an error status."""
+    """Answer from the engine with an error status."""
 
     def __init__(self, path: str, answer: EngineResponse) -> None:
         super().__init__(f"{path} answered {answer.status_code}")
@@ -69,7 +70,7 @@ class EngineRefusalError(EngineError):
 
 
 class EngineResponse(Struct, frozen=True):
-    """Answer of the engine, whatever its status."""
+    """Answer from the engine, whatever its status."""
 
     status_code: int
     content: bytes
@@ -134,11 +135,12 @@ class EngineClient:
     def get(
         self, path: str, timeout: float = HEALTH_SECONDS, *, most: int | None = None
     ) -> EngineResponse:
-        """Return the answer to a GET request with any status. `most`: maximum bytes to read."""
+        """Return the answer to a GET request, whatever its status. `most`: maximum bytes to
+        read."""
         return self._request("GET", path, timeout, redirects=_MAX_REDIRECTS, most=most)
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> EngineResponse:
-        """Return the answer to a POST of a JSON document, with any status."""
+        """Return the answer to a POST of a JSON document, whatever its status."""
         return self._request("POST", path, timeout, json.dumps(body).encode())
 
     def server_info(self, timeout: float = _INFO_SECONDS) -> dict[str, Any]:
@@ -219,8 +221,8 @@ def _headers(key: str | None) -> dict[str, str]:
 
 
 def _no_check() -> ssl.SSLContext:
-    """Return a context without certificate checks. The engine is local, and its certificate names
-    the host that its users call.
+    """Return a TLS context without certificate checks. The engine is local, but its certificate
+    names its public host.
     """
     import ssl  # noqa: PLC0415 - heavy, and https only
 

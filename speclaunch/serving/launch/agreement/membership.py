@@ -439,8 +439,8 @@ class Membership:
         return peers
 
     def _read_state(self, store: DirectoryStore, joined: Joined, key: tuple[bool, Name]) -> None:
-        """Read the state of a life, and record the life as gone if it left, ended on this host, or
-        was silent for longer than its lease.
+        """Read a life's state; record the life as gone if it left, ended here, or was silent beyond
+        its lease.
         """
         key_of_file = self._key(life_file("beat", joined.name), former=key[0])
         problem = ""

@@ -175,7 +175,7 @@ def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in thei
 
 
 def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[str, PartSettings]:
-    """Return each server's settings in the next decision, with these changes of server `part`.
+    """Return each server's settings in the next decision, with these changes to server `part`.
     Changes to `AGREED` settings apply to every server.
     """
     epoch = decision.epoch + 1
@@ -191,7 +191,7 @@ def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[st
 def ended(
     mine: Mine, newest: Decision | None, why: str, *, ending: str = "failed", advice: str = ""
 ) -> Decision:
-    """Return a decision to end all ranks. `ending`: `failed` or `stopped`. `advice`: remedy."""
+    """Return a decision to end all ranks. `ending`: `failed` or `stopped`. `advice`: the remedy."""
     return _end(mine, newest, why, ending=ending, advice=advice)
 
 
@@ -269,7 +269,7 @@ def _return(mine: Mine, view: View, newest: Decision) -> Action:
 
 
 def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
-    """Return the action that ended engines require; None if they require none."""
+    """Return the action to take after an engine ended; None if there is nothing to do."""
     now = [failure for failure in view.failures if _current(failure, newest)]
     memory = [failure for failure in now if failure.memory]
     if memory:

@@ -96,7 +96,7 @@ def _gb(numbers: Mapping[str, float], name: str, word: str) -> str:
 
 
 def _figures(found: re.Match[str]) -> dict[str, float]:
-    """Return the named groups of a match that are numbers, as floats."""
+    """Return a match's numeric named groups as floats."""
     numbers: dict[str, float] = {}
     for name, value in found.groupdict().items():
         with suppress(TypeError, ValueError):  # a missing group, or a name
@@ -147,11 +147,12 @@ class Stream:
         self.earlier: LaunchLog | None = None
         """Last failed start before `launch`; None if there is none."""
         self.ours = False
-        """True if a line proves that this is a log of SGLang."""
+        """True once a line has proved that this is an SGLang log."""
         self._known = Wording()
         self._tracebacks = Tracebacks(self._failure, self._raised)
         self._before = ""
-        """Previous line if it has a header; it may be the message of `logger.exception`."""
+        """Previous line if it has a header, otherwise empty. It may be the message of
+        `logger.exception`."""
 
     def know(self, version: Version) -> None:
         """Set the engine's version, which is otherwise derived from the wording of the log."""
@@ -344,13 +345,13 @@ _STAGES: tuple[tuple[Phase, LogMark | None, int, bool], ...] = (
     (Phase.GRAPHS, LogMark.CAPTURE_BEGIN, 2, False),
     (Phase.READY, LogMark.BATCH, 2, False),
 )
-"""Stages: phase, last milestone, number of weight loads, and True if a pool came before the last
-load.
+"""Stages of a start. Each has its phase, its last milestone, its number of weight loads, and True
+if a pool was allocated before the last load.
 """
 
 
 def _circumstances(failure: LogFailure) -> Iterator[LogFailure]:
-    """Yield the error as logged, then copies as if it had occurred at each stage of a start."""
+    """Yield the error as logged, then copies placed in each stage of a GPU and a CPU start."""
     yield failure
     for cpu in (failure.cpu, not failure.cpu):
         for phase, last, loads, pooled in _STAGES:
@@ -431,8 +432,8 @@ def diagnose(
 
 
 def proof(diagnosis: Diagnosis) -> str | None:
-    """Return the log line that proves the cause, without prefixes of collectors and the engine.
-    None if no line does.
+    """Return the log line that proves the cause, without prefixes of collectors or the engine; None
+    if no line does.
     """
     if diagnosis.line is None:
         return None
@@ -440,8 +441,8 @@ def proof(diagnosis: Diagnosis) -> str | None:
 
 
 def _chosen(streams: dict[str, Stream], latest: str) -> Stream:
-    """Return the engine to report: the first with a fatal error, else the first with an error, else
-    the engine that wrote the last line.
+    """Return the engine log to report: the first with a fatal error, else the first with an error,
+    else the one with the last line.
     """
     ours = {name: stream for name, stream in streams.items() if stream.ours}
     failed = [

@@ -83,9 +83,9 @@ class Diagnosis(Struct, frozen=True):
     version: str | None = None
     """Engine version, if the log shows it."""
     engine: bool = True
-    """False if this is not a log of SGLang."""
+    """False if the log is not from SGLang."""
     stopped: bool = False
-    """True if the engine was requested to stop (SIGTERM, Ctrl-C) and then ended."""
+    """True if the engine received a stop request (SIGTERM, Ctrl-C) and then ended."""
     launches: int = 1
     """Number of starts in the log; only the last is reported."""
     milestones: tuple[Milestone, ...] = ()
@@ -166,7 +166,7 @@ class LogFailure(Struct, frozen=True):
     rank: str
     phase: Phase = Phase.IMPORTS
     last: LogMark | None = None
-    """Last milestone of the rank before the error; None if it had reached none."""
+    """Last milestone of the rank before the error; None if there was none."""
     loads: int = 0
     """Number of weight loads started before the error."""
     pooled_before_load: bool = False
@@ -179,9 +179,9 @@ class LogFailure(Struct, frozen=True):
     """Engine's text before the traceback."""
     frames: tuple[Frame, ...] = ()
     code: str = ""
-    """Source line that raised the exception, if the traceback shows this line."""
+    """Source line that raised the exception; empty if the traceback does not show it."""
     contested: bool = False
-    """True if its traceback contains two exceptions, one of them from another process."""
+    """True if the traceback contains two exceptions, one of them from another process."""
     chain: int = 0
     """Line number where the traceback begins; chained exceptions share it."""
 

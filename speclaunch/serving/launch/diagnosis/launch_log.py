@@ -131,7 +131,7 @@ def settings(text: str) -> dict[str, float]:
 
 
 UNREADABLE = object()
-"""Value of a logged argument that is not plain: a list, an object."""
+"""Replacement for a logged value that is not a plain literal, such as a list or an object."""
 
 
 def logged_arguments(text: str) -> dict[str, Any]:
@@ -190,7 +190,7 @@ _OUTPUT_PARTS = (
 
 
 def is_batch(text: str) -> bool:
-    """True for a line about a batch, which shows that the engine computes."""
+    """True for a line about a batch, which shows that the engine is working."""
     return "#running-req" in text and BATCH.match(text) is not None
 
 
@@ -200,12 +200,12 @@ def may_be_message(text: str) -> bool:
 
 
 def may_be_logged(text: str) -> bool:
-    """True if a line without a header may be logged by the engine."""
+    """True if the engine may have logged this line without a header."""
     return is_batch(text) or may_be_milestone(text) or may_be_message(text)
 
 
 def may_be_printed(text: str) -> bool:
-    """True if a line without a header may be printed by argparse, a runtime or the shell."""
+    """True if argparse, a runtime or the shell may have printed this line without a header."""
     return any(part in text for part in _OUTPUT_PARTS)
 
 
@@ -257,8 +257,8 @@ class RankProgress(Struct):
     """Number of weight loads started."""
     last: LogMark | None = None
     pooled_before_load: bool = False
-    """True if the last load of weights began after a pool was allocated. This is the order of
-    releases up to 0.5.13, whose draft uses memory that the fraction leaves free.
+    """True if the last load of weights began after a pool was allocated. Releases up to 0.5.13 use
+    this order; their draft uses memory that the fraction leaves free.
     """
     phase: Phase = Phase.IMPORTS
     time: str = ""
@@ -301,16 +301,16 @@ class LaunchLog(Struct):
     courses: dict[str, RankProgress] = {}
     milestones: list[Milestone] = []
     suspects: list[Suspect] = []
-    """Errors that no later line proves survived."""
+    """Errors that the engine may not have survived."""
     survived: dict[str, Suspect] = {}
-    """Last error followed by a sign of life, by cause or class."""
+    """Last error that a sign of life followed, for each cause or exception class."""
     settings: dict[str, float] = {}
     arguments: str = ""
     """Log line with the engine's server arguments."""
     cpu: bool = False
     served: bool = False
     stopped_at: int = 0
-    """Line number of the request to stop; 0 if there is none."""
+    """Line number of the stop request; 0 if there is none."""
     dead: bool = False
     begun: bool = False
     """True once the start has reached a milestone."""
@@ -328,7 +328,7 @@ class LaunchLog(Struct):
 
     @property
     def mixed(self) -> bool:
-        """True if the log has lines of several processes."""
+        """True if the log may mix lines from several processes."""
         return self.contradicted or self.unended
 
     @property
@@ -338,7 +338,7 @@ class LaunchLog(Struct):
 
     @property
     def stopped(self) -> bool:
-        """True if the engine was requested to stop."""
+        """True if the log shows a stop request."""
         return self.stopped_at > 0
 
     def course(self, rank: str) -> RankProgress:
@@ -398,9 +398,7 @@ class LaunchLog(Struct):
         course.take(mark)
 
     def see_time(self, rank: str, time: str) -> None:
-        """Compare a line's time with the previous line's. Within one process, time does not go
-        back.
-        """
+        """Record a line's time. A time that goes back contradicts a single process."""
         course = self.course(rank)
         if time:
             self.contradicted = self.contradicted or time < course.time

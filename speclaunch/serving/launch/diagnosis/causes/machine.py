@@ -267,7 +267,7 @@ _KILLED = r"(?P<exit_code>-9)\b"
 
 
 def _sizing_on_cpu(failure: LogFailure) -> bool:
-    """True while a CPU engine fills its pool, or builds the graphs and batches that follow."""
+    """True if a CPU engine failed while it filled its pool or built its graphs."""
     return failure.cpu and failure.last in (LogMark.LOAD_END, LogMark.POOL, LogMark.POOL_END)
 
 

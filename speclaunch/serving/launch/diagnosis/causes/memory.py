@@ -1,8 +1,7 @@
 """Memory causes: allocators' messages, the KV pool, weights that do not fit, CUDA graphs.
 
-The texts of allocators come from torch, triton, cuBLAS and numpy; SGLang wraps them unchanged. They
-are the same in every phase of a start. Only the circumstances show in which direction to change a
-setting.
+SGLang passes on the messages of torch, triton, cuBLAS and numpy, which are the same in every phase
+of a start. Only the circumstances show in which direction to change a setting.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def unwrapped(failure: LogFailure) -> str:
 
 
 def out_of_memory(failure: LogFailure) -> bool:
-    """True if the failure is an allocation without enough memory."""
+    """True if an allocation failed for lack of memory."""
     if failure.kind in ("OutOfMemoryError", "_ArrayMemoryError"):
         return True
     text = unwrapped(failure)
@@ -170,8 +169,8 @@ def _by_milestones(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one li
 
 
 def during(*stages: StartStage, cpu: bool | None = None) -> Condition:
-    """Return a condition that is true if memory ran out in one of these stages. `cpu`: only on a
-    CPU engine (True) or only on a GPU (False).
+    """Return a condition that is true if memory ran out in one of these stages. `cpu`: True limits
+    it to CPU engines, False to GPUs.
     """
     return lambda failure: (
         cpu in (None, failure.cpu) and out_of_memory(failure) and stage(failure) in stages
@@ -179,7 +178,7 @@ def during(*stages: StartStage, cpu: bool | None = None) -> Condition:
 
 
 def not_memory(failure: LogFailure) -> bool:
-    """True if the failure was not a memory allocation."""
+    """True if the cause was not a lack of memory."""
     return not out_of_memory(failure)
 
 
