@@ -306,7 +306,7 @@ class Calibration(Struct, frozen=True):
 
 def too_low(observations: Sequence[Observation], changes: Mapping[str, Any]) -> float:
     """Return the largest fraction that was too low; 0 if none was. A failure that other changes can
-    fix applies only to the same settings."""
+    fix counts only for the same settings."""
     found = 0.0
     for seen in observations:
         if seen.direction is not Direction.RAISE:

@@ -311,7 +311,7 @@ def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure
 
 
 def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
-    """Return one memory failure for each failed start of server `part`, oldest first."""
+    """Return one failure per start of server `part` that ran out of memory, oldest first."""
     found: dict[int, Failure] = {}
     for failure in sorted(view.failures, key=lambda failure: str(failure.name), reverse=True):
         if failure.memory and failure.name.part == part:
@@ -344,13 +344,13 @@ def _current(failure: Failure, newest: Decision) -> bool:
 
 
 def absent(mine: Mine, view: View) -> list[str]:
-    """Return the names of ranks that are not running now."""
+    """Return the names of the other ranks that are not running."""
     here = {name for name, peer in _newest(view.peers).items() if not peer.gone}
     return [rank for rank in _members(mine) if rank not in here | {mine.name.member}]
 
 
 def _newest(peers: Iterable[Peer]) -> dict[str, Peer]:
-    """Return the newest life of each other rank."""
+    """Return the newest life of each other rank, by name."""
     found: dict[str, Peer] = {}
     for peer in sorted(peers, key=lambda peer: peer.joined.name.life):
         if not peer.former:
