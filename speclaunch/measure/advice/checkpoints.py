@@ -336,7 +336,7 @@ _ALGORITHMS = {
 _UNKNOWN_TARGET = "its target"
 _FILES = ("SPL95",)
 _PAIR = ("SPL95", "SPL406", "SPL407", "SPL408", "SPL409", "SPL410", "SPL411", "SPL416")
-"""Rules to check for a draft's files with their target. `_FILES`: for the files alone."""
+"""Rules that check a draft's files against its target. `_FILES` checks the files alone."""
 
 
 class Inspection(Struct, frozen=True):
@@ -346,7 +346,7 @@ class Inspection(Struct, frozen=True):
     target: Checkpoint | None
     engine: str
     algorithm: str | None
-    """Algorithm that the draft is for; None: inspected as a complete model."""
+    """Algorithm that the draft is for; None if inspected as a complete model."""
     findings: tuple[Finding, ...]
     headers: Mapping[str, TensorHeader]
     loader: str | None
@@ -357,10 +357,7 @@ class Inspection(Struct, frozen=True):
     """True if tensor values were read; from the hub, only headers are read."""
 
     def status(self, name: str) -> str:
-        """Return the state of a tensor.
-
-        `loaded`, `wrong shape`, `not read`, `skipped`, or `unknown`.
-        """
+        """Return a tensor's state: `loaded`, `wrong shape`, `not read`, `skipped`, or `unknown`."""
         compared = self.comparison
         if compared is None:
             return "unknown"

@@ -80,13 +80,13 @@ class Way(Struct, frozen=True):
     algorithm: str | None
     """Value of `speculative_algorithm`; None if SGLang has none."""
     draft: str | None = None
-    """Checkpoint of the draft; None: no separate draft."""
+    """Checkpoint of the draft; None without a separate draft."""
     arguments: Mapping[str, Any] = {}
     """Server arguments except `model_path`, by the newest engine's names."""
     option: str | None = None
     """Option in `conf/speculation/` that provides the arguments, or None."""
     confidence: str = "high"
-    """Confidence in the pair: high, medium, low."""
+    """Confidence that the draft fits the target: `high`, `medium` or `low`."""
     sources: tuple[str, ...] = ()
     why: str = ""
     """Evidence that the draft fits the target, as text."""
@@ -103,7 +103,7 @@ class Way(Struct, frozen=True):
     score: float | None = None
     """Comparable published acceptance length (`acceptance_score`), if any."""
     setting_why: str = ""
-    """Evidence for num_steps, eagle_topk and num_draft_tokens; empty: as documented."""
+    """Evidence for num_steps, eagle_topk and num_draft_tokens; empty for documented values."""
 
     def published_at(self, arguments: Mapping[str, Any]) -> str:
         """Return the published numbers as one line, preferably at the setting in `arguments`."""
@@ -120,7 +120,7 @@ _DRAFTED = {
     "STANDALONE": (SpeculationMethod.STANDALONE, "STANDALONE", "standalone_chain"),
     "Gemma 4 assistant": (SpeculationMethod.ASSISTANT, "EAGLE", "eagle_chain"),
 }
-"""Method, SGLang name and documented parameters, by algorithm of the index."""
+"""Method, SGLang algorithm and `conf/speculation/` option, by the index's algorithm name."""
 _CONVERT = ("speculators",)
 """Weight formats of drafts that no release loads."""
 
@@ -321,7 +321,7 @@ class ListedWay(Struct, frozen=True):
 
     way: Way
     spans: tuple[Span, ...] = ()
-    """Requested releases that accept the method according to the rules."""
+    """Ranges of requested releases that accept the method according to the rules."""
     refused: str = ""
     """Reason why the newest release rejects the method; empty if it accepts the method."""
     skipped: tuple[str, ...] = ()
@@ -481,7 +481,7 @@ def _with_memory(
 def _on(
     arguments: Mapping[str, Any], ranks: int | None, version: str, lookup: Lookup, demand: Demand
 ) -> PlacedArguments | NoPlace:
-    """Return the placement on `ranks` GPUs; None: as many as needed."""
+    """Return the placement on `ranks` GPUs or, if None, on as many as needed."""
     if ranks is None:
         return place(arguments, version, lookup, demand=demand)
     return place_on(arguments, ranks, version, lookup, demand)

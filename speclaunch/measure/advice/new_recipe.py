@@ -186,7 +186,7 @@ class NotWrittenError(SpeclaunchError):
 
 
 class RecipeRequest(Struct, frozen=True):
-    """Options for a new recipe. None: chosen automatically."""
+    """Options for a new recipe, chosen automatically if None."""
 
     target: Checkpoint
     version: str

@@ -1,7 +1,7 @@
 """Arguments that an engine version accepts, and the number of GPUs they need.
 
-The rules' fixes are applied until the rules accept the arguments. Then settings are chosen that fit
-in memory.
+The rules' fixes are applied until the rules accept the arguments. Then settings that fit in memory
+are chosen.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _put(into: dict[str, Any], name: str, value: Any) -> None:
 def _followed(finding: Finding, now: Mapping[str, Any], version: str) -> Fix | None:
     """Return the applicable fix that keeps algorithm, draft and target; None without a fix.
 
-    A draft with a shorter context than its target uses the target's context, as in our own recipes.
+    A draft with a shorter context than its target uses the target's context, as in our recipes.
     The engine allows it, and SPL403 warns about it.
     """
     fix = finding.fix
@@ -226,7 +226,7 @@ def rules_of_the_way() -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=1)
 def warnings_of_the_way() -> tuple[Rule, ...]:
-    """Return the rules of the same families that only warn."""
+    """Return the rules of `_FAMILIES` that only warn."""
     return tuple(rule for rule in _of_the_way() if rule not in rules_of_the_way())
 
 
@@ -271,7 +271,7 @@ USUAL = Demand()
 
 
 class PlacedArguments(Struct, frozen=True):
-    """Arguments for a number of GPUs, their memory, and the reason for each change."""
+    """Arguments for a GPU count, their memory, and the reason for each change."""
 
     settled: SettledArguments
     ranks: int
@@ -344,7 +344,7 @@ class PlacedArguments(Struct, frozen=True):
 class NoPlace(Struct, frozen=True):
     """Reason why a method does not run on the hardware.
 
-    `memory`: memory is the reason, not a rule. `unknown`: a fact is missing.
+    `memory`: true if memory, not a rule, is the reason. `unknown`: true if a fact is missing.
     """
 
     why: str
@@ -354,7 +354,7 @@ class NoPlace(Struct, frozen=True):
     """Minimum total bytes over all GPUs, if known."""
     settled: SettledArguments | None = None
     budget: MemoryBudget | None = None
-    """Memory budget of the best settings; None if none start."""
+    """Memory budget of the best settings; None if no settings start."""
 
 
 def place(
@@ -367,7 +367,7 @@ def place(
 ) -> PlacedArguments | NoPlace:
     """Return the placement on the fewest GPUs that hold a request of the full context.
 
-    The rules accept it and the memory fits. A count that needs reduced settings, such as smaller
+    It passes the rules and fits in memory. A count that needs reduced settings, such as smaller
     chunks, is returned only if no larger count holds a request without them. If no count holds the
     full context, the count with the most KV tokens is returned. The lookup sets the hardware.
     `unknown`: if the budget is unknown, take the fewest GPUs with room for the weight files, or all

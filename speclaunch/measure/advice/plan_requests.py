@@ -171,7 +171,7 @@ def with_roles(
 ) -> Recipe | None:
     """Return the recipe if its roles are to be planned together; otherwise None.
 
-    None for one plan, or for several recipes or versions. Raises InputError.
+    None without several roles, and for several recipes or versions. Raises InputError.
     """
     named = recipes(words)
     if len(named) != 1 or (engine is not None and len(names(engine)) > 1):

@@ -366,13 +366,13 @@ class NoCoverage(Struct, frozen=True):
 
 
 _LARGEST = 100_000
-"""Maximum batch size considered; a larger number is a typo."""
+"""Maximum batch size considered; a larger number is assumed to be a typo."""
 
 
 def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
     """Return the decode-graph coverage from one request to the maximum running requests.
 
-    `running`: requests that fit in memory, the limit if the plan sets none.
+    `running`: requests that fit in memory, used if the plan sets no limit.
     """
     try:
         if runs_on_cpu(plan):
@@ -398,7 +398,7 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
 
 
 class LoadRequest(Struct, frozen=True):
-    """Load set by the user. None: the recipe's value."""
+    """Load set by the user; None for the recipe's value."""
 
     requests: int | None = None
     context: int | None = None

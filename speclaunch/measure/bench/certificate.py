@@ -1,4 +1,4 @@
-"""Certificates: speed-ups at each concurrency, claims that they support, and memory of a side."""
+"""Certificates: speed-ups at each concurrency, the claims they support, and each side's memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from speclaunch.serving import unfinished_work
 
 Ratio = Callable[[Sequence[float], Sequence[float]], Interval]
 ERROR_RATE = 0.05
-"""Probability of a false claim if nothing differs; divided among a certificate's intervals."""
+"""Probability of a false claim if the sides are equal; divided among a certificate's intervals."""
 QUANTILES = (0.0, *(number / 20 for number in range(1, 20)), 0.99, 1.0)
 """Quantiles of the request times in a certificate: enough to draw a distribution."""
 SINGLE_SENTENCE = (
@@ -75,8 +75,8 @@ def certificate(
     """Return the certificate of a measurement; it has no cells if there are objections.
 
     `simulated`: by side, the variable that simulates its acceptance. A simulated candidate is never
-    claimed to pay; a simulated baseline supports no claim. `starts`: engine starts per side, taking
-    turns in the rounds. Secrets in engine messages are masked.
+    claimed to pay; a simulated baseline supports no claim. `starts`: engine starts per side; the
+    rounds alternate among them. Secrets in engine messages are masked.
     """
     made_up = simulated or {}
     cells: list[CellRecord] = []
@@ -296,7 +296,7 @@ def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
 
 
 def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], list[Line]]]:
-    """Yield each workload with its cells in lines.
+    """Yield each workload with two lists of lines.
 
     The first list has one line per context length, by concurrency. The second has one line per
     concurrency, by prompt tokens, if there are several lengths.

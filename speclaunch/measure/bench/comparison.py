@@ -1,9 +1,9 @@
 """Comparison of two sides: start engines, measure interleaved rounds, estimate the duration.
 
 If both engines fit at the same time, the sides take turns round by round, and the idle engine is
-paused. The first side alternates. Otherwise blocks of rounds take turns (A B B A …), one engine at
-a time. With several starts, this repeats for each start with new engines. The duration is estimated
-before a comparison starts and while it runs; None if there is nothing to estimate from.
+paused. The side that goes first alternates. Otherwise blocks of rounds take turns (A B B A …), one
+engine at a time. With several starts, this repeats for each start with new engines. The duration is
+estimated before a comparison starts and while it runs; it is None without data.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Schedule(Struct, frozen=True):
 
     @property
     def starts_in_all(self) -> int:
-        """Engine starts of both sides; the last side of a block also runs first in the next."""
+        """Number of engine starts; each block begins with the previous block's last side."""
         launched = sum(side.url is None for side in self.sides)
         return self.starts * (self.blocks * (launched - 1) + 1 if self.blocks else launched)
 
@@ -146,7 +146,7 @@ def _steps_of(schedule: Schedule, start: int, numbers: Sequence[int]) -> Iterato
 
 
 def _turn(schedule: Schedule, number: int) -> tuple[EngineOrder, ...]:
-    """Return the sides in the order of turn `number`; the first side alternates."""
+    """Return the sides in the order of turn `number`: reversed if odd."""
     return schedule.sides if number % 2 == 0 else schedule.sides[::-1]
 
 
@@ -260,7 +260,7 @@ def seconds_left(
     between: Sequence[float] = (),
     starting: Sequence[float] = (),
 ) -> float | None:
-    """Return the seconds for all due rounds; None before the first round finishes.
+    """Return the estimated seconds for all due rounds; None before the first round finishes.
 
     Each round is estimated from finished rounds of the same kind, or else from the token rate of
     other kinds. `between`: seconds between rounds so far; `starting`: seconds of each start so far.

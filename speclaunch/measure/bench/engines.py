@@ -1,10 +1,10 @@
-"""Engines of a comparison: launched in separate processes, or servers that run already.
+"""Engines of a comparison: launched in separate processes, or servers that are already running.
 
 A launched engine has a separate speclaunch process, with checks, diagnosis and a clean stop; its
 output goes to a log. The kernel ends the launch when this process ends for any reason
 (PR_SET_PDEATHSIG), and the launch's guard ends the engine.
 
-A running server is queried unchanged, never started, paused or stopped. Its properties (version,
+A running server is only queried, never started, paused or stopped. Its properties (version,
 speculation) come from its `/server_info`. Its key comes from the environment, so no process list or
 file shows it.
 """
@@ -107,7 +107,7 @@ class MeasuredEngine:
     def wait(self, seconds: float, say: Callable[[str], None] | None = None) -> float:
         """Wait until the engine serves and is verified; return the seconds. Raises LaunchError.
 
-        `say` receives progress periodically.
+        `say` receives periodic progress messages.
         """
         if say is not None:
             with beating(say, lambda waited: f"{self.order.name}: starting for {duration(waited)}"):
@@ -215,7 +215,7 @@ class MeasuredEngine:
 def end_on_signals() -> None:
     """Make SIGTERM and SIGINT end this process and its engines, as Ctrl-C does.
 
-    Also works if a shell started this process in the background, ignoring SIGINT.
+    Also works in a background process that a shell started with SIGINT ignored.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
@@ -254,7 +254,7 @@ class RunningSide(Struct, frozen=True):
 
     @property
     def file_name(self) -> str:
-        """File name part of a stored comparison of this server."""
+        """Part of a comparison's file name for this server."""
         return re.sub(r"[^A-Za-z0-9.]+", "-", self.url.partition("://")[2])
 
     @property
@@ -264,7 +264,7 @@ class RunningSide(Struct, frozen=True):
 
     @property
     def identity(self) -> list[str]:
-        """Everything that affects the measurement; it changes when the server restarts."""
+        """Facts that affect the measurement. They change when the server restarts."""
         speculation = {n: v for n, v in self.info.items() if n.startswith("speculative_")}
         return [self.url, life(self.info), json.dumps(speculation, sort_keys=True)]
 
@@ -274,7 +274,7 @@ class RunningSide(Struct, frozen=True):
 
 
 def life(info: Mapping[str, Any]) -> str:
-    """Return a text that changes with each start of a server."""
+    """Return a string that changes with each start of a server."""
     return json.dumps([info.get(name) for name in _LIFE], sort_keys=True)
 
 
@@ -385,8 +385,8 @@ def _require_generates(name: str, info: Mapping[str, Any]) -> None:
 def _simulated(info: Mapping[str, Any]) -> str | None:
     """Return the variable that simulates acceptance; None if unset or unknown.
 
-    Reported only with SGLANG_EXPOSE_OWN_ENV_VARS (0.5.23 scheduler_components/internal_state.py
-    `_add_env_vars`).
+    Servers report it only with SGLANG_EXPOSE_OWN_ENV_VARS (0.5.23
+    scheduler_components/internal_state.py `_add_env_vars`).
     """
     states = info.get("internal_states")
     for state in states if isinstance(states, list) else ():

@@ -11,9 +11,9 @@ reports its observation; one objection rejects the entire comparison.
 
 Speed-up and its confidence: ratios of paired rounds, and an interval for their mean. Consecutive
 rounds of the two sides see the same machine state, so their ratio is used. Ratios are averaged as
-logarithms (2 times and 1/2 make 1). The interval is Student's for the mean of the pairs. With five
-to ten pairs, the usual number, a percentile bootstrap over rounds is too narrow: it covers about 85
-% instead of 95 %. Student's interval is accurate while the logarithms are roughly normal.
+logarithms (2 times and 1/2 make 1). The interval is Student's for the mean of the pairs. With the
+usual five to ten pairs, a percentile bootstrap over rounds is too narrow: it covers about 85%
+instead of 95%. Student's interval is accurate while the logarithms are roughly normal.
 `tests/measure/bench/test_statistics.py` verifies both coverages.
 
 Two starts of one deployment also differ, which rounds of one start do not show. With several starts
@@ -210,7 +210,7 @@ class Bound(Struct, frozen=True):
 
 
 def bounds(text: str) -> tuple[Bound, ...]:
-    """Parse bounds such as `ttft=500,tpot=50`. SGLang's `:` and spaces also work.
+    """Parse bounds such as `ttft=500,tpot=50`. SGLang's separators (`:` and spaces) also work.
 
     Raises InputError.
     """
@@ -261,7 +261,7 @@ _CACHED = 0.9
 _SOONER = 0.5
 """Share of the engine's own latency below which an answer came from an intermediate cache."""
 _DRIFT = 1.5
-"""Speed ratio between the two halves above which a side is unsteady."""
+"""Speed ratio between a side's earlier and later rounds, above which it is unsteady."""
 _SHOWN = 200
 
 
@@ -276,7 +276,7 @@ class ExpectedSide(Struct, frozen=True):
     speculates: bool
     drafts: int | None = None
     simulated: str | None = None
-    """Variable that simulates acceptance if set and the side speculates; else None."""
+    """Variable that simulates acceptance; None if not set, or if the side does not speculate."""
 
 
 class Objection(Struct, frozen=True):
@@ -458,7 +458,7 @@ def interval(
 ) -> Interval:
     """Return the mean ratio of `ours` to `theirs`, positive numbers with one pair per round.
 
-    `starts`: the number of starts that take turns in the rounds. Raises ValueError for fewer than
+    `starts`: number of engine starts; rounds alternate among them. Raises ValueError for fewer than
     three pairs, unequal lengths, or values not above 0.
     """
     if len(ours) != len(theirs) or len(ours) < LEAST_PAIRS:
@@ -476,7 +476,7 @@ def interval(
 def of_starts(values: Sequence[float], starts: int) -> list[float]:
     """Return the independent values: the mean of each start, or the rounds of a single start.
 
-    The starts take turns in the rounds.
+    The rounds alternate among the starts.
     """
     if starts == 1:
         return list(values)

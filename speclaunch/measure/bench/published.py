@@ -1,4 +1,4 @@
-"""Measured acceptance: compared with published values, or as a `speculation_profile.json`."""
+"""Compare measured acceptance with published values, or export a `speculation_profile.json`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Cell = CellRecord | SingleCellRecord
 def with_published(document: Document, side: AnySide) -> Document:
     """Return the document with the candidate's speculation and the published lengths.
 
-    Not compared: simulated acceptance, random tokens, and cells of fewer than 200 verify steps.
+    Simulated acceptance, random tokens and cells with under 200 verify steps are not compared.
     """
     speculation = speculation_of(side)
     if speculation is None:
@@ -114,7 +114,7 @@ def _differences(
 
 
 def speculation_of(side: AnySide) -> SpeculationRecord | None:
-    """Return the speculation of a side as the engine resolves or reports it; None without any."""
+    """Return the speculation of a side as the engine resolves or reports it, or None."""
     if not side.expected.speculates:
         return None
     engine: str | None

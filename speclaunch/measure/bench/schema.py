@@ -1,4 +1,4 @@
-"""JSON of a certificate and of a comparison of two: a stable contract for scripts.
+"""JSON of a certificate, and of two certificates compared: a stable contract for scripts.
 
 `docs/reference/bench.schema.json` is generated from these models; a test compares them. Within
 version 1, keys are never removed or redefined; new keys may be added. Times are in seconds. Pages,
@@ -445,7 +445,7 @@ def _arguments(before: CertificateDocument, after: CertificateDocument) -> Itera
 
 
 def _lines(found: CertificateDocument, number: int) -> list[str]:
-    """Return the variables and arguments of a side, sorted, as list entries."""
+    """Return the sorted variables and arguments of side `number`."""
     if number >= len(found.sides):
         return []
     side = found.sides[number]
@@ -459,7 +459,7 @@ def _lines(found: CertificateDocument, number: int) -> list[str]:
 
 
 def arguments(command: Sequence[str]) -> list[str]:
-    """Split a command line before each option: `--tp-size 2`."""
+    """Return a command split before each option: `--tp-size 2`."""
     found: list[str] = []
     for word in command:
         if found and not word.startswith("--"):

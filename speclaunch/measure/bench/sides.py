@@ -101,7 +101,7 @@ class LaunchedSide(Struct, frozen=True):
 
     @property
     def file_name(self) -> str:
-        """File name part of a stored comparison of this side."""
+        """Part of a comparison's file name for this side."""
         return self.prepared.recipe.deployment.name
 
     @property

@@ -1,6 +1,6 @@
-"""Stored comparisons: listed, found by name, read as certificates; and all results of a deployment.
+"""List stored comparisons, find them by name, and read certificates and a deployment's results.
 
-Comparisons are stored round by round, so an interrupted comparison continues.
+Comparisons are stored round by round, so an interrupted comparison can be resumed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LISTING = "`speclaunch bench ls` lists them"
 
 
 class StoredBench(Struct, frozen=True):
-    """A comparison on disk. `key` identifies the work; a run with the same key continues it."""
+    """A comparison on disk. `key` identifies the work; a run with the same key resumes it."""
 
     directory: Path
     key: str
@@ -38,7 +38,7 @@ class StoredBench(Struct, frozen=True):
 
     @staticmethod
     def stamp() -> str:
-        """Return the current time as stored in the file."""
+        """Return the current time in the file's format."""
         return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 
     def write(self, rounds: Sequence[Round], result: Mapping[str, Any] | None = None) -> None:

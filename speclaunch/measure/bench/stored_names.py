@@ -1,4 +1,4 @@
-"""Names of stored comparisons. Few imports, because shell completion waits for this module."""
+"""Names of stored comparisons. Shell completion waits for this module, so it imports little."""
 
 from __future__ import annotations
 
