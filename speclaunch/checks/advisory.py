@@ -1,7 +1,7 @@
 """Advisories (known engine bugs): their database, and the rules that report them.
 
-Each advisory is in `advisories/ID.yaml`. For fast loading, `data/advisories.json` contains all
-advisories (`tools/advisories.py build`). An advisory is a rule: lint, plan, doctor, launch and the
+Each advisory is in `advisories/ID.yaml`. `tools/advisories.py build` collects them in
+`data/advisories.json` for fast loading. An advisory is a rule: lint, plan, doctor, launch and the
 language server report it, and ignore comments and baselines accept its ID.
 """
 
@@ -191,8 +191,8 @@ def latest(*sources: Iterable[Advisory]) -> tuple[Advisory, ...]:
 
 @cache
 def stored_advisories() -> tuple[Advisory, ...]:
-    """Return the stored advisories. If the file is unreadable, for example because a newer
-    speclaunch wrote it, print a note and return an empty tuple."""
+    """Return the stored advisories. If the file is unreadable (for example, written by a newer
+    speclaunch), print a note and return an empty tuple."""
     path = stored_file()
     data = read_or_none(path)
     if data is None:

@@ -76,7 +76,7 @@ class Confidence(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """Explanation on the advisory's page."""
+        """Explanation for the advisory's page."""
         return _MEANINGS[self]
 
 

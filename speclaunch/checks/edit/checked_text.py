@@ -437,7 +437,7 @@ class CheckedText(Struct, frozen=True):
         return tuple(numbers_of(source.invocations, source.path, finding.deployments))
 
     def keys(self, finding: Finding) -> list[tuple[str, Severity, int]]:
-        """Return the finding's code, severity and index of each of its deployments."""
+        """Return a key for each of a finding's deployments: code, severity and index."""
         numbers = self.numbers(finding) or (0,)
         return [(finding.code, finding.severity, number) for number in numbers]
 

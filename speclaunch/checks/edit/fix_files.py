@@ -66,7 +66,7 @@ class FixedFile(Struct):
     applied: list[Finding] = []
     left: list[LeftFix] = []
     unsafe: list[Finding] = []
-    """Remaining findings whose fixes were not requested."""
+    """Remaining findings with unsafe fixes, which were not requested."""
     findings: tuple[Finding, ...] = ()
     """Findings in the text after the fixes."""
     hidden: Callable[[], Sequence[str]] = list

@@ -199,7 +199,7 @@ class Migration(Struct):
     """Warnings about parts that do not reach the engine and are left unchanged. `lint` and `import`
     warn about them, too."""
     also: list[Carried] = []
-    """Files named by commands that have to change with them."""
+    """Files that commands name, and that have to change with the commands."""
     versions: list[SourceVersion] = []
     """Release that each command of the old text was read for, in order."""
     hidden: tuple[str, ...] = ()
@@ -324,7 +324,7 @@ def _branches(job: _Job, migration: Migration) -> None:
 
 
 def _carry_image(job: _Job, text: str, to: str, migration: Migration, *, keep: bool) -> None:
-    """Give a command the official image of `to`, or report that the old one remains."""
+    """Change a command's image to the official one of `to`, or report that the old one remains."""
     image = job.invocation.image
     if image is None or not is_outdated(image, to):
         return

@@ -398,7 +398,8 @@ def announced(arguments: Sequence[MigratedArgument]) -> Announced:
 def unset(difference: Difference, before: Meaning, after: Meaning) -> str | None:
     """Return the message for a changed default; None if one of the commands sets the argument.
 
-    It is empty if None became False or vice versa, because both mean off or the engine's choice.
+    The message is empty if None became False or vice versa, because both mean off or the engine's
+    choice.
     """
     name = difference.name
     if name in before.explicit or name in after.explicit:

@@ -50,10 +50,7 @@ _SILENT = (ArgumentKind.IGNORED, ArgumentKind.HELP, ArgumentKind.REFUSED)
 
 
 class RoundTripError(SpeclaunchError):
-    """A translation changes more than announced: a bug in speclaunch (exit 4).
-
-    Nothing is written.
-    """
+    """A translation changes more than announced: a bug in speclaunch (exit 4)."""
 
     exit_code = ExitCode.INTERNAL
 

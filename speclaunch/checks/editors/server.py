@@ -228,12 +228,12 @@ class Server(LanguageServer):
         return checked
 
     def known(self, document: TextDocument) -> CheckedDocument:
-        """Return the latest result of a document, possibly for an earlier text."""
+        """Return the latest result for a document, possibly for an earlier text."""
         found = self.checked.get(document.uri)
         return found[1] if found is not None else CheckedDocument(_path(document.uri))
 
     async def current(self, document: TextDocument) -> CheckedDocument | None:
-        """Return the result for the current text, checked if needed; None for a closed document."""
+        """Return the current text's result, checking it if needed; None for a closed document."""
         found = self.checked.get(document.uri)
         if found is not None and found[0] == document.version:
             return found[1]
@@ -392,9 +392,9 @@ def _requests(server: Server) -> None:
 
 
 def serve(source: BinaryIO, out: BinaryIO) -> int:
-    """Answer an editor until it sends `exit` or closes its input, and return the exit code.
+    """Answer an editor until it sends `exit` or closes its input.
 
-    The protocol defines the code: 1 if `exit` came without `shutdown`, else 0.
+    Return the protocol's exit code: 1 if `exit` came without `shutdown`, else 0.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     server = make_server()

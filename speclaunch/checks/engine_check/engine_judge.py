@@ -165,7 +165,8 @@ class JsonWorker:
 PATIENCE_S = 20.0
 """Time limit of one question in seconds; releases take less than 0.1 s on an idle machine."""
 LOADING_S = 600.0
-"""Time limit in seconds for the import of a release: usually ten, more on busy machines."""
+"""Time limit in seconds for the import of a release, which usually takes ten, or more on busy
+machines."""
 _SLACK_S = 5.0
 """Extra seconds for a worker beyond its child's time limit."""
 MEMORY = 2 << 30
@@ -224,7 +225,7 @@ class _NotSentError(Exception):
 
 
 class EngineJudge:
-    """Judge: validates commands with the SGLang of one interpreter.
+    """Judge that validates commands with the SGLang of one interpreter.
 
     The first question starts the worker, which serves all later questions until this process ends
     or calls `close`. A forked process starts its own worker.
@@ -456,7 +457,7 @@ def command_of(python: Path, *, light: bool) -> tuple[str | Path, ...]:
 
 
 def environment_of(paths: Sequence[Path], home: Path) -> dict[str, str]:
-    """Return a worker's environment: it imports packages from `paths` and writes only to `home`."""
+    """Return an environment in which a worker imports from `paths` and writes only to `home`."""
     env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     found = os.pathsep.join(str(path) for path in (*paths, SHIM))
     places = {name: str(home) for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME")}
@@ -485,7 +486,8 @@ _RESERVED = frozenset(
     }
 )
 _RESERVED_BEGIN = ("HF_", "TRANSFORMERS_", "HUGGING", "PYTHON", "http", "HTTP", "no_proxy")
-"""Prefixes of variables reserved for the worker, such as write directories and network access."""
+"""Prefixes of variables reserved for the worker, such as those for write directories and network
+access."""
 
 
 class PlacedQuestion(Struct, frozen=True):

@@ -204,7 +204,7 @@ def _named(units: Sequence[Unit], refused: Sequence[Unit], words: str) -> tuple[
 
 
 def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
-    """Return the units in the order of the engine's message; units that it does not name last."""
+    """Return the units in the order of the engine's message, then those that it does not name."""
     text = words.lower().replace("-", "_")
 
     def position(unit: Unit) -> int:
@@ -249,7 +249,7 @@ def smallest(units: int) -> Search:
 
 
 def _smaller(units: UnitSet) -> Search:
-    """Return a ddmin search (Zeller, Hildebrandt 2002), all complements of a round in one batch."""
+    """Return a ddmin search (Zeller, Hildebrandt 2002) with one batch of complements per round."""
     left, parts = sorted(units), 2
     for _ in range(_MOST_ROUNDS):
         if len(left) < 3:  # a single unit needs no search; of two, each was already tried alone
@@ -455,7 +455,7 @@ class Verdicts:
         return None
 
     def put(self, name: str, answer: EngineAnswer) -> None:
-        """Store an answer, unless it has no verdict, because a later query may give one."""
+        """Store an answer that has a verdict; for others, a later query may give one."""
         if answer.accepted is not None:
             with contextlib.suppress(TypeError, ValueError, RecursionError):
                 text = json.dumps(json_value(answer), separators=(",", ":"))

@@ -109,8 +109,8 @@ def find_files(
     A lock is left out if its recipe is also read, because a recipe is checked with its lock.
 
     Below a directory, files must mention a server and must not be excluded. With
-    `only_deployments`, named files are filtered in the same way, except that Git's ignore rules do
-    not apply, for tools that pass every changed file.
+    `only_deployments`, named files are filtered in the same way, but without Git's ignore rules,
+    for tools that pass every changed file.
     """
     for found in _found(paths, left_out, only_deployments=only_deployments):
         if not (found.path.endswith(".lock.yaml") and _is_with_recipe(found, paths)):
@@ -400,7 +400,7 @@ def options(
     installed: Callable[[], str | None],
     asker: EngineQuerier | None = None,
 ) -> Options:
-    """Return the check options: rules, sources of facts, the engine check.
+    """Return the check options: rules, sources of facts, and the engine check.
 
     Raises InputError.
     """

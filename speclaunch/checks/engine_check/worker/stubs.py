@@ -49,7 +49,7 @@ def _same(self: Any, *_: Any, **__: Any) -> Any:
 
 
 class Thing(metaclass=StandInMeta):
-    """Object with every attribute, which can be called, subclassed, and used as a number."""
+    """Object that has every attribute and can be called, subclassed, and used as a number."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -245,8 +245,7 @@ def install(packages: Sequence[str]) -> None:
 def import_standing_in(module: str, most: int = 20) -> None:
     """Import a module, with stand-ins for required packages that are not installed.
 
-    Optional packages remain missing: only a package whose absence ends the import is replaced.
-    Raises other errors of the import.
+    Only packages whose absence ends the import are replaced. Raises other errors of the import.
     """
     own = module.partition(".")[0]
     for _ in range(most):

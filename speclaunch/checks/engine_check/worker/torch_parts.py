@@ -18,7 +18,7 @@ from .stubs import StandInMeta, Thing
 
 
 class Namespace:
-    """`torch.ops.NAME`: has only registered operators."""
+    """`torch.ops.NAME`, with only registered operators."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -36,7 +36,7 @@ BUILT_IN = frozenset(
 
 
 class Operators(types.ModuleType):
-    """`torch.ops`: has every namespace."""
+    """`torch.ops`, with every namespace."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -59,7 +59,7 @@ def register(name: str) -> None:
 
 
 class Library:
-    """`torch.library.Library`: registers operators."""
+    """`torch.library.Library`, which registers operators."""
 
     def __init__(self, ns: str, kind: str = "FRAGMENT", *_: Any) -> None:
         self.ns, self.kind, self.m = ns, kind, object()
@@ -194,7 +194,7 @@ DTYPES |= {alias: DTYPES[name] for alias, name in ALIASES.items()}
 
 
 class finfo:
-    """Limits of a floating type."""
+    """Limits of a floating-point type."""
 
     def __init__(self, kind: Any = None) -> None:
         name = (kind or DTYPES["float32"]).name
@@ -207,7 +207,7 @@ class finfo:
 
 
 class iinfo:
-    """Limits of an integral type."""
+    """Limits of an integer type."""
 
     def __init__(self, kind: Any) -> None:
         self.dtype, self.bits = kind.name, 8 * kind.itemsize
@@ -216,7 +216,7 @@ class iinfo:
 
 
 class device:
-    """`torch.device("cuda:1")`."""
+    """Device, as in `torch.device("cuda:1")`."""
 
     def __init__(self, type: Any = "cpu", index: int | None = None) -> None:  # noqa: A002
         text = f"cuda:{type}" if isinstance(type, int) else str(type)
@@ -255,7 +255,7 @@ class TorchSize(tuple):  # type: ignore[type-arg]
 
 
 class TorchVersion(str):
-    """`torch.__version__`; compares as a version, also with strings and tuples."""
+    """`torch.__version__`, which compares as a version, even with strings and tuples."""
 
     def _order(self, other: Any) -> tuple[Any, Any]:
         version = importlib.import_module("packaging.version").Version

@@ -175,7 +175,7 @@ def place(error: BaseException) -> dict[str, Any]:
 
 
 def without_model(error: BaseException) -> bool:
-    """True if the error only means that this machine lacks a checkpoint; that is no refusal."""
+    """True if the error only means that this machine lacks a checkpoint."""
     seen: BaseException | None = error
     for _ in range(10):
         if seen is None:
