@@ -33,7 +33,7 @@ RECORDED = "instance:speclaunch_accept_length:mean15m"
 """Recording rule for a server's tokens per verification, if it had enough traffic."""
 RUNBOOK = "howto/monitor.md"
 SERVER = "server:30000"
-"""Label `instance` of the test series."""
+"""Value of the label `instance` in test series."""
 
 
 Series = Mapping[str, str]

@@ -130,7 +130,7 @@ class Role(Struct, frozen=True):
     gpus_per_node: int = 1
     """GPUs per host; 0 for a server without GPUs."""
     vendor: str = "nvidia"
-    """`nvidia`, `amd` or `cpu`."""
+    """Hardware vendor: `nvidia`, `amd` or `cpu`."""
     gpu: str | None = None
     """Common name of the GPU (`h100-80gb`); None without a known GPU."""
     gpus_of_host: int | None = None

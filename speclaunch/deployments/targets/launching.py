@@ -44,7 +44,7 @@ _MARGIN = 1.2
 
 
 class Mount(Struct, frozen=True):
-    """Volume of a container; empty without a store and a claim.
+    """Volume of a container; initially empty unless `store` or `claim` is set.
 
     `store`: a host directory, or `pvc:NAME`, from the recipe. `claim`: the volume claim that the
     text creates.

@@ -66,7 +66,7 @@ class Prepared(Struct, frozen=True):
     """Engine version of the command."""
     python: str
     cpu: CpuEngine | None
-    """CPU engine, if it serves the recipe."""
+    """CPU engine that serves the recipe, or None."""
     rendered_args: RenderedArgs
     overlay: Mapping[str, str | None]
     """Environment variables in addition to speclaunch's; None removes a variable."""

@@ -365,7 +365,7 @@ def place(
     unknown: bool = False,
     demand: Demand = USUAL,
 ) -> PlacedArguments | NoPlace:
-    """Return the placement on the fewest GPUs that hold a request of the full context.
+    """Return the placement on the fewest GPUs that hold a full-context request, or NoPlace.
 
     It passes the rules and fits in memory. A count that needs reduced settings, such as smaller
     chunks, is returned only if no larger count holds a request without them. If no count holds the
@@ -431,7 +431,7 @@ def place_on(
     lookup: Lookup,
     demand: Demand = USUAL,
 ) -> PlacedArguments | NoPlace:
-    """Return the placement on `ranks` GPUs, at the best memory fraction likely to work."""
+    """Return the placement on `ranks` GPUs at the best memory fraction, or why none works."""
     requested = {**arguments, TP: ranks}
     if demand.context is not None:
         requested[CONTEXT] = demand.context

@@ -243,7 +243,7 @@ class EngineCheck(Struct, frozen=True):
     """True if the release accepts the plan; None if it could not be queried (reason: `why`)."""
     why: str = ""
     filled: tuple[str, ...] = ()
-    """Arguments with unknown values that the engine filled in."""
+    """Arguments whose unknown values the engine provided."""
     contradictions: tuple[Contradiction, ...] = ()
 
 
@@ -370,7 +370,7 @@ _LARGEST = 100_000
 
 
 def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
-    """Return the decode-graph coverage from one request to the maximum running requests.
+    """Return the decode-graph coverage up to the maximum running requests, or NoCoverage.
 
     `running`: requests that fit in memory, used if the plan sets no limit.
     """
@@ -546,7 +546,7 @@ def planned_request(
 def _margins(plan: Plan) -> Margins | None:
     """Return the margins, or None if they cannot be computed.
 
-    The budget reports its own errors.
+    The memory budget reports the errors.
     """
     if beyond_the_gpus(plan) is not None:
         return None

@@ -260,7 +260,7 @@ def seconds_left(
     between: Sequence[float] = (),
     starting: Sequence[float] = (),
 ) -> float | None:
-    """Return the estimated seconds for all due rounds; None before the first round finishes.
+    """Return the estimated seconds for all due rounds; None if unknown.
 
     Each round is estimated from finished rounds of the same kind, or else from the token rate of
     other kinds. `between`: seconds between rounds so far; `starting`: seconds of each start so far.

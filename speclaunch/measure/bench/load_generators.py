@@ -364,7 +364,7 @@ class Aiperf:
 
 
 def has_template(tokenizer: str | None) -> bool:
-    """True if prompts are sent as chats: the tokenizer is not local, or has a template.
+    """True if the tokenizer has a chat template, or is not local. Prompts are then chats.
 
     transformers stores the template in the tokenizer config or in a file next to it.
     """

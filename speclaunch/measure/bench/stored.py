@@ -136,7 +136,7 @@ def stored_documents() -> list[dict[str, Any]]:
 
 
 def find_certificate(name: str) -> CertificateDocument:
-    """Return a certificate as `find_measured` does. Raises InputError also for a single server."""
+    """Find a certificate like `find_measured`. Raises InputError also for a single server."""
     found = find_measured(name)
     if isinstance(found, SingleDocument):
         raise InputError(
@@ -189,7 +189,7 @@ def _named(name: str) -> Path:
 
 
 def _recipe(name: str) -> str:
-    """Return the recipe in a name: `cpu_ngram` for `20261123-101500-cpu_ngram`."""
+    """Return the recipe part of a name: `cpu_ngram` for `20261123-101500-cpu_ngram`."""
     return name.split("-", 2)[-1]
 
 
