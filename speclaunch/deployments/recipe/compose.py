@@ -53,7 +53,7 @@ _MOST_DEEP = 12
 _RESERVED = frozenset({"optional", "override", "hydra"})
 _KEY = lazy(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", re.ASCII)
 _OPEN = lazy(r"(args|engine\.env|router\.args)\.[^.]+\Z")
-"""Engine and router keys, which may be absent from all shipped files."""
+"""Pattern of engine and router keys, which may be absent from all shipped files."""
 _WHOLE = lazy(r"-?(0|[1-9][0-9]*)\Z", re.ASCII)
 _FRACTION = lazy(r"-?[0-9]+\.[0-9]+\Z", re.ASCII)
 _WORD = lazy(r"[A-Za-z/][A-Za-z0-9_./-]*\Z", re.ASCII)
@@ -62,11 +62,11 @@ _OTHERWISE = frozenset({"null", "true", "false", "nan", "inf"})
 """Words that Hydra does not read as text, in upper or lower case."""
 _CONSTANTS = {"null": None, "true": True, "false": False}
 _LONGEST = 4000
-"""Maximum digits of a number; Python's own limit is 4300."""
+"""Maximum number of digits in a number; Python's own limit is 4300."""
 
 
 class _NotKnown(Exception):
-    """Only Hydra can accept or reject the input."""
+    """Input that only Hydra can accept or reject."""
 
 
 def quick_compose(
@@ -151,7 +151,7 @@ class _Composing(Struct):
     groups: set[str] = set()
 
     def expanded(self, node: _Node, depth: int) -> list[_Part]:
-        """Return the configs of a node's defaults list and the node's own, in merge order."""
+        """Return a node's own config and those of its defaults list, in merge order."""
         if depth > _MOST_DEEP:
             raise _NotKnown
         file = self._file(node.config_path)
@@ -165,7 +165,7 @@ class _Composing(Struct):
     def below(
         self, node: _Node, package: str, items: Sequence[_Item], own: list[_Part], depth: int
     ) -> list[_Part]:
-        """Return the configs of a defaults list and, at `_self_`, the list's own config."""
+        """Return the configs of a defaults list in merge order, with `own` at `_self_`."""
         for group, name, is_override in items:
             if is_override and group is not None:
                 self.overrides.setdefault(group, name)
@@ -238,11 +238,11 @@ class _Ground(Struct, frozen=True):
 
 _MOST_GROUNDS = 256
 _looked_at: dict[tuple[object, ...], tuple[str, ...]] = {}
-"""Paths, existing or not, that each choice of groups depended on at its last composition."""
+"""Paths (existing or not) searched in the last composition of each choice of groups."""
 
 
 def _ground(search: tuple[Path, ...], items: tuple[_Item, ...]) -> _Ground:
-    """Return a list's composed items, cached until a file is added, removed or changed."""
+    """Return composed defaults items, cached until a file is added, removed or changed."""
     choice = (search, items)
     known = _looked_at.get(choice)
     found = _composed_ground(search, items, None if known is None else tuple(map(_stamp, known)))
@@ -330,7 +330,7 @@ def _own_values(file: SourceFile) -> dict[str, Any]:
 
 
 def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
-    """Merge `values` into `into`: mappings recursively; other values replace."""
+    """Merge `values` into `into`. Only mappings are merged recursively."""
     for key, value in values.items():
         old = into.get(key)
         if isinstance(value, dict):
@@ -406,7 +406,7 @@ def _is_value(key: str) -> bool:
 
 
 def _typed(word: str) -> tuple[Any] | None:
-    """Return the typed value of a plain override value; None if it is not plain."""
+    """Return a plain override's typed value in a tuple; None if it is not plain."""
     if word in _CONSTANTS:
         return (_CONSTANTS[word],)
     if len(word) > _LONGEST:

@@ -23,9 +23,9 @@ SUFFIX = ".yaml"
 LOCK_SUFFIX = f".lock{SUFFIX}"
 """Suffix of locks."""
 _MOST_NAMES = 2000
-"""Maximum files in a directory that are compared with a missing name."""
+"""Maximum number of files in a directory to compare with a missing name."""
 _MODEL = lazy(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yml)(?<!\.json)(?<!\.sh)")
-"""`Qwen/Qwen3-8B`: an organization and a checkpoint."""
+"""Pattern of a hub name (an organization and a checkpoint): `Qwen/Qwen3-8B`."""
 
 
 def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
@@ -70,7 +70,7 @@ def is_lock_file(path: Path | str) -> bool:
 
 
 def recipe_of_lock(path: str) -> str | None:
-    """Return the recipe next to a lock, by the lock's file name; None without that recipe.
+    """Return the path of the recipe next to a lock; None if there is none.
 
     A role's lock is called NAME.ROLE.lock.yaml.
     """
@@ -95,7 +95,7 @@ def no_recipe(words: Sequence[str], usage: str) -> Problem:
 
 
 def similar_file(path: str) -> str | None:
-    """Return `did you mean …?` if a missing file's directory has a similar name; else None."""
+    """Return `did you mean …?` for a missing file next to a similar name; else None."""
     try:
         missing = expand_user(path)
         if reads.exists(missing) or not reads.is_dir(missing.parent):

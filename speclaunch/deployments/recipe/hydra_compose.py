@@ -186,7 +186,7 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
 
 
 _OPEN = ("args.", "engine.env.", "router.args.")
-"""Prefixes of engine keys, which may be absent from all shipped files."""
+"""Prefixes of engine and router keys, which may be absent from all shipped files."""
 
 
 def _opened(override: Override) -> str:
@@ -287,7 +287,7 @@ _SECTIONS = (
 
 
 def _not_a_mapping(text: str, path: Path, shown: str) -> Problem:
-    """Return the problem of a section that is a list or a text instead of a mapping."""
+    """Return the problem of a section that is a list or a string instead of a mapping."""
     positions = read_positions(path, shown)
     sections = {key[0] for key in positions if len(key) > 1 and isinstance(key[1], str)}
     for name in _SECTIONS:
@@ -399,7 +399,7 @@ def _no_option(group: str, option: str, options: Sequence[str], where: Place) ->
 def missing_options(path: Path, shown: str, folders: Sequence[Path]) -> list[Problem]:
     """Return problems for all missing group options in a recipe's own `defaults`.
 
-    Searches the directories of groups; Hydra only reports the first missing option.
+    Searches `folders`. Hydra itself only reports the first missing option.
     """
     source = read_source(path, shown)
     items = source.values.get("defaults")
@@ -435,7 +435,7 @@ def _place_of_default(config: str, group: str, recipe: Path, shown: str) -> Plac
 
 
 MOST_JOBS = 2000
-"""Maximum number of jobs in one sweep. More are probably a typo (`range(0,1000000)`)."""
+"""Maximum number of jobs in one sweep. A larger number is probably a typo (`range(0,1000000)`)."""
 _LAUNCHER = "hydra/launcher"
 _OURS = ("hydra/sweeper", "hydra.sweeper", "hydra.mode", "hydra.sweep.")
 """Hydra settings that a sweep sets itself."""

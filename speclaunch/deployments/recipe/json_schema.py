@@ -40,7 +40,7 @@ from speclaunch.engine import (
 Schema = dict[str, Any]
 
 INTERPOLATION: Schema = {"title": "interpolation", "type": "string", "pattern": r"\$\{|^\?\?\?$"}
-"""Schema of a text with interpolations (`${oc.env:MODELS}/llama`), and of `???` (a required
+"""Schema of a string with interpolations (`${oc.env:MODELS}/llama`), and of `???` (a required
 value)."""
 _WHOLE = {"type": "string", "pattern": r"^\s*[+-]?[0-9]+(_[0-9]+)*\s*$"}
 _REAL = {
@@ -282,7 +282,7 @@ def _plain(made: Schema, known: Mapping[str, Schema]) -> Schema:
 
 
 def _docstrings() -> dict[str, dict[str, str]]:
-    """Return the docstrings of each model's fields. The key "" is the class itself."""
+    """Return the docstrings of each model's fields. The key "" has the class's own."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(inspect.getsource(models)).body:
         if not isinstance(node, ast.ClassDef):

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 ROUTER = "router"
 _OF_THE_WHOLE = (ROLES, ROUTER)
-"""Sections that a role does not have."""
+"""Sections that a role cannot have."""
 _OF_A_ROLE = ("replicas",)
-"""Keys of a role that a deployment does not have."""
+"""Keys that only a role can have."""
 _MODE = "disaggregation_mode"
 SIDES = ("prefill", "decode")
 """Roles whose name implies their `disaggregation_mode`."""
@@ -196,7 +196,7 @@ def _lay_over(
 
 
 def _places(provenance: RecipeProvenance, at: KeyPath, gone: list[KeyPath]) -> dict[KeyPath, Place]:
-    """Return a role's places: its own, over the shared places without the removed keys."""
+    """Return a role's places, merged over the shared places without the keys in `gone`."""
     depth = len(at)
     own = {key[depth:]: place for key, place in provenance.places.items() if key[:depth] == at}
     taken = {path: len(path) for path in gone}
@@ -318,7 +318,7 @@ class Recipe(Struct, frozen=True):
     parts: tuple[Recipe, ...] = ()
     """One recipe for each role: its keys merged over the shared keys."""
     server_context: ServerContext | None = None
-    """Deployment, replicas, and number of hosts of a role; else None."""
+    """A role's deployment, replicas and number of hosts; None if the recipe is not a role."""
     lock_differences: tuple[Problem, ...] = ()
     """Differences from the recipe's lock, if compared."""
 
@@ -349,7 +349,7 @@ class Recipe(Struct, frozen=True):
 
     @property
     def start(self) -> Place:
-        """Place of the first line, or of the role's line."""
+        """Place of the role, or of the recipe's first line."""
         return Place(str(self.path)) if self.server_context is None else self.server_context.place
 
     def place(self, *keys: str | int) -> Place:
@@ -529,7 +529,7 @@ OF_A_HOST = {"node_rank": "args.node_rank=0", "dist_init_addr": "args.dist_init_
 
 
 def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed") -> Recipe:
-    """Return the role of that name, or the recipe itself if it has no roles.
+    """Return the role named `role`, or the recipe itself if it has no roles.
 
     Raises InputError for an unknown role, or if there are several roles and none is named.
     """

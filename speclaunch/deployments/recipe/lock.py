@@ -196,9 +196,9 @@ def lock_differences(lock: Lock, now: Lock) -> Iterator[LockDifference]:
 
 
 _OF_A_RANK = ("node_rank", "dist_init_addr", "SGLANG_HOST_IP")
-"""Values that differ between a server's ranks, so effective values are not compared.
+"""Arguments and variables that differ between a server's ranks.
 
-Values that the recipe sets are compared with the recipe's arguments and variables.
+Their effective values are not compared; their values in the recipe are.
 """
 _REFUSES = ("name", "count", "memory_mib", "capability")
 

@@ -82,7 +82,7 @@ def lock_and_recipe(
 ) -> tuple[Recipe, Recipe]:
     """Return the lock of a recipe, and the recipe to compare it with.
 
-    The recipe gets the overrides in its lock, and `overrides`, which `recipe` already has. If
+    The recipe gets the overrides in its lock, then `overrides` (already part of `recipe`). If
     `recipe` is itself a lock, it is compared with the recipe that it names, or with itself if there
     is none. Overrides that differ between hosts apply to both. Raises InputError.
     """
@@ -258,7 +258,7 @@ def _exact(variable: str, value: Any, is_secret: bool) -> Any:
 
 
 def _home_free(prepared: Prepared, value: Any) -> Any:
-    """Return a value with tiny models as `${cpu_model:NAME}`: their paths differ between users."""
+    """Return a value with user-specific paths of tiny models as `${cpu_model:NAME}`."""
     if isinstance(value, dict):
         return {key: _home_free(prepared, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -284,7 +284,7 @@ def _without_defaults(section: Any, name: str) -> dict[str, Any]:
 
 
 def _lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
-    """Yield YAML: a line for each value and for each item of a list of mappings."""
+    """Yield YAML lines: one per value, and one per item of a list of mappings."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield ("" if indent else "\n") + f"{indent}{scalar(key)}:"
@@ -298,7 +298,7 @@ def _lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 
 def _item(item: dict[str, Any], indent: str) -> Iterator[str]:
-    """Yield a list item: one line, unless it contains lists."""
+    """Yield the lines of a list item: one, unless it contains lists."""
     if not any(isinstance(value, list) for value in item.values()):
         yield f"{indent}- {scalar(item)}"
         return

@@ -44,8 +44,8 @@ def uses_environment(raw: Any) -> bool:
 def resolved(raw: Mapping[Any, Any], resolve: Callable[[Any], Any]) -> dict[Any, Any]:
     """Return a raw container resolved by `resolve`, with texts from the environment marked.
 
-    These texts become FromEnvironment. Raises OmegaConf's errors for other values that cannot be
-    resolved.
+    These texts become FromEnvironment. Raises OmegaConf's errors, but not for unset
+    variables.
     """
     values = resolve(_renamed(raw, "speclaunch_value"))
     written = resolve(_renamed(raw, "speclaunch_mark"))
@@ -84,7 +84,7 @@ def restored(validated: Any, values: Any) -> Any:
 
 
 def unset_places(values: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the keys and the variable of each value that needs an unset variable."""
+    """Yield the key path and the variable of each value that needs an unset variable."""
     if isinstance(values, FromEnvironment):
         for name in values.unset:
             yield path, name
@@ -137,7 +137,7 @@ def _mark(name: str, default: Any = _NO_DEFAULT) -> str:
 
 
 def env_or(name: str, default: Any) -> Any:
-    """Return the result of `env_or`: the variable, or the default if it is unset or empty."""
+    """Return an environment variable, or `default` if it is unset or empty."""
     return reads.variable(name) or (None if default is None else str(default))
 
 
@@ -201,19 +201,19 @@ def _parse(text: str, at: int, *, nested: bool) -> tuple[Template, int]:
 
 _MISSING = "???"
 _ODD = frozenset({"null", "none", "true", "false", "inf", "nan", "infinity", "e"})
-"""Words that OmegaConf may convert to another type than text."""
+"""Words that OmegaConf may convert to a type other than text."""
 _COMPUTED = lazy(r"\$\{[\w.\s]*\$\{")
 """Pattern of a computed name, which may become any resolver's name, including `oc.env`."""
 
 
 class _NotSimpleError(Exception):
-    """Only OmegaConf can resolve the container."""
+    """Container that only OmegaConf can resolve."""
 
 
 def resolve_values(raw: Any, provenance: RecipeProvenance, shown: str) -> dict[str, Any]:
-    """Return the values of a composed container with unresolved interpolations and `???`.
+    """Return a composed container's values with all interpolations resolved.
 
-    Raises InputError for interpolations without a target and for missing values.
+    Raises InputError for interpolations without a target and for missing values (`???`).
     """
     if not isinstance(raw, dict):
         raise InputError("a recipe must be a YAML mapping", Place(shown))
@@ -301,7 +301,7 @@ def _decode(text: str | None) -> Any:
 def _pattern() -> re.Pattern[str]:
     """Return the pattern of `${name:WORD}`, `${name:WORD,default}` and `${a.b.c}`.
 
-    The default must be a text for OmegaConf, or an integer in canonical form.
+    The default must be a word that OmegaConf reads as text, or an integer in canonical form.
     """
     word = r"[A-Za-z_][A-Za-z0-9_-]*"
     default = r"(?:[A-Za-z_/][A-Za-z0-9_./-]*|0|[1-9][0-9]{0,17})"

@@ -169,7 +169,7 @@ _LARGEST = 1e15
 
 
 class _NotPlainError(Exception):
-    """Only the schema can accept or reject the value."""
+    """Value that only the schema can accept or reject."""
 
 
 class Key(Struct, frozen=True, dict=True):
@@ -219,7 +219,7 @@ class PlainSection:
         self.__dict__.update(defaults, **values)
 
     def model_copy(self, *, update: Mapping[str, Any]) -> Any:
-        """Return the section with changed values."""
+        """Return a copy with changed values."""
         return type(self)(**{**self.__dict__, **update})
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -463,7 +463,7 @@ def meant_as_recipe(words: Iterable[str]) -> str | None:
 
 @cache
 def group_names() -> tuple[str, ...]:
-    """Return the groups that come with speclaunch: model, speculation, …"""
+    """Return the names of the shipped groups: model, speculation, …"""
     return tuple(sorted(path.name for path in conf_dir().iterdir() if path.is_dir()))
 
 

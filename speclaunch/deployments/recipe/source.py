@@ -42,7 +42,7 @@ except ImportError:  # pragma: no cover - PyYAML built without libyaml
 
 
 class BoundsError(yaml.MarkedYAMLError):
-    """The text exceeds the limit on depth or number of values."""
+    """Text that exceeds the limit on depth or number of values."""
 
 
 def events(text: str) -> Iterator[yaml.Event]:
@@ -105,7 +105,7 @@ def is_small(text: str) -> bool:
 
 
 def depth_bound(text: str) -> int:
-    """Return an upper bound of the depth of a text, without parsing.
+    """Return an upper bound on the depth of a text, without parsing.
 
     Each bracket counts as one level. Each column at which a block can begin counts as two: for a
     mapping, and for a list inside it at the same column. Blocks begin after blanks, dashes and
@@ -118,7 +118,7 @@ def depth_bound(text: str) -> int:
 
 
 class NotPlainError(Exception):
-    """Only OmegaConf can read the file."""
+    """File that only OmegaConf can read."""
 
 
 def plain_value(node: yaml.Node) -> Any:
@@ -174,7 +174,7 @@ def _scalar(node: yaml.ScalarNode) -> Any:
 
 
 def _is_odd(node: yaml.ScalarNode) -> bool:
-    """True if an unquoted text may be a number to OmegaConf."""
+    """True if OmegaConf may read an unquoted text as a number."""
     return not node.style and _MAY_BE_EXPONENT.match(node.value) is not None
 
 
@@ -183,7 +183,7 @@ KeyPath = tuple[str | int, ...]
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DIGITS = 1000
-"""Maximum digits of a number. Python's limit is 4300."""
+"""Maximum number of digits in a number. Python's limit is 4300."""
 _LONG = lazy(rf"[0-9a-fA-F_:x]{{{MAX_DIGITS + 1}}}")
 _NUMBER = "tag:yaml.org,2002:int"
 _HEADER = 512
@@ -397,7 +397,7 @@ def _lines(text: str) -> Sequence[int] | None:
 
 
 def _line_and_column(mark: Any, lines: Sequence[int] | None) -> tuple[int, int]:
-    """Return line and column from 1, as an editor counts them."""
+    """Return the line and column, both 1-based, as in an editor."""
     if lines is None:
         return mark.line + 1, mark.column + 1
     line = bisect_right(lines, mark.index)

@@ -81,7 +81,7 @@ class FoundCommand(Struct):
 
 
 def look(words: Sequence[Field]) -> FoundCommand:
-    """Return the server or router in a command, or a script that may contain one; else empty."""
+    """Return the server, router or shell script in a command; empty if there is none."""
     found = FoundCommand()
     if not words or base(words[0].text) in SILENT:
         return found
@@ -257,7 +257,7 @@ class Comments:
         self._offsets = [span.source.offset(span.start) for span in comments]
 
     def within(self, regions: Sequence[tuple[int, int]]) -> tuple[Comment, ...]:
-        """Return comments inside the document ranges, at their ends and directly above them."""
+        """Return comments inside document ranges, on their last lines and directly above them."""
         if not self._comments:
             return ()
         document = self._comments[0].source.document

@@ -1,4 +1,4 @@
-"""Servers that work together in a Compose file or in one script (a Slurm job, one with a router).
+"""Servers that work together in a Compose file, a Slurm job, or a script with a router.
 
 Directives are `#SBATCH` lines before the first command (sbatch's manual). A step (`srun`) uses its
 own nodes if it states any, else the job's. A server that no `srun` starts runs on the first node.

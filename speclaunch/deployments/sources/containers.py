@@ -60,7 +60,7 @@ class Collected(ReadingBuilder):
 
     @contextmanager
     def within(self, image: str | None, hardware: str | None = None) -> Iterator[None]:
-        """In the context, set the image and the GPUs of each added command that has none."""
+        """On exit, set the image and GPUs of commands added in the context, if unset."""
         first = len(self.invocations)
         yield
         for index in range(first, len(self.invocations)):
@@ -251,7 +251,7 @@ def listed(node: yaml.Node | None) -> list[yaml.Node]:
 
 
 def text_at(text: str, node: yaml.Node, document: Document) -> Field:
-    """Return a text that the file does not contain, with the place of `node`."""
+    """Return `text`, which the file does not contain, at the place of `node`."""
     start, _ = nodes.offsets(node, document)
     return Field((WordPiece(text, SourceText(document, text, [start] * len(text) or [start]), 0),))
 
@@ -435,7 +435,7 @@ class Owned(Struct, frozen=True):
     steps: Steps = ()
     """Mappings on the path from the object to the container, each with its key."""
     item: int = 0
-    """Identity of the role, because several roles may share one template."""
+    """Identity of the role. Several roles may share one template."""
 
     def below(self, key: str | None, keys: Entries, document: Document) -> Owned:
         """Return the settings for the mapping `keys`, which is the value of `key`."""

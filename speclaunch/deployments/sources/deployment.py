@@ -59,7 +59,7 @@ class VersionedCommand(Struct, frozen=True):
     words: EffectiveWords
     parsed: ParsedArguments
     note: str | None = None
-    """Reason for a release other than the stated or the newest; else None."""
+    """Reason for using a release other than the stated or newest release; else None."""
     in_full: tuple[Problem, ...] = ()
     """Problems about the flags that were written in full."""
 
@@ -170,7 +170,7 @@ def _why_older(first: VersionedCommand, found: VersionedCommand) -> str:
 
 
 class Literals(Struct):
-    """Variables that replace the secrets of a recipe, by argument and by variable."""
+    """Environment variables that replace secret arguments and variables, by name."""
 
     args: dict[str, str] = {}
     env: dict[str, str] = {}
@@ -228,7 +228,7 @@ def _variable(name: str, line: RecipeLine, words: Sequence[Word]) -> str | None:
 
 _OF_SLIME = "an option of slime"
 _FEW = 2
-"""Maximum omitted parts per reason that are listed on separate lines."""
+"""Maximum number of omitted parts per reason that are listed on separate lines."""
 _COMMANDS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE, InvocationKind.DYNAMO)
 
 
@@ -245,7 +245,7 @@ class Imported(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     """Arguments that the requested version, or every version, rejects."""
     assumed: tuple[Problem, ...] = ()
-    """Assumptions of the recipe.
+    """Assumptions that the recipe makes.
 
     Conditional settings of the script are unconditional in the recipe. Secrets in the script become
     environment variables.
@@ -257,7 +257,7 @@ class Imported(Struct, frozen=True):
     command: Invocation | None = None
     """Command that was read, with its flags in full."""
     note: str | None = None
-    """Reason for a release other than the stated or the newest; else None."""
+    """Reason for using a release other than the stated or newest release; else None."""
 
     def recipe(self, source: str) -> str:
         """Return the recipe, with `source` and every remark in its header."""
@@ -389,7 +389,7 @@ def _words_of(name: str, parsed: ParsedArguments, words: Sequence[Word]) -> list
 
 
 def _commented(line: RecipeLine, condition: str | None) -> RecipeLine:
-    """Return the value with its condition as a comment."""
+    """Return a recipe line with `condition` as a comment."""
     if condition is None or condition in (line.comment or ""):
         return line
     return RecipeLine(line.value, f"{condition}; {line.comment}" if line.comment else condition)

@@ -49,14 +49,14 @@ class BlockKind(StrEnum):
     SCRIPT = "script"
     """Shell script, whose unreadable parts are reported."""
     TEXT = "text"
-    """Text that may be commands, or the output of a command."""
+    """Text that may contain commands or their output."""
     YAML = "yaml"
     DOCKERFILE = "dockerfile"
     PYTHON = "python"
     PROSE = "prose"
     """Line of prose that begins like a command."""
     INLINE = "inline"
-    """Inline code in a sentence, or the rest of a sentence: only complete commands are read."""
+    """Inline code, or the end of a sentence. Only complete commands are read."""
 
 
 class Block(Struct, frozen=True):

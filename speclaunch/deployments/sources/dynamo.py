@@ -53,7 +53,7 @@ _LISTS = frozenset({"--connector", "--output-modalities"})
 _PREFIXES = ("--router-", "--aic-")
 """Prefixes of Dynamo's other options, all of which have a value."""
 _SECTIONS = {"--disagg-config": "--disagg-config-key", "--config": "--config-key"}
-"""Option that names a file, and the option that names SGLang's section in that file."""
+"""Options that name a file, each with the option that names SGLang's section in it."""
 _KEYS = frozenset(_SECTIONS.values())
 
 _MODE = "--disaggregation-mode"
