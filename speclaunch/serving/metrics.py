@@ -40,7 +40,7 @@ class Sample(Struct, frozen=True):
 
 
 class ExpositionError(Exception):
-    """Text that is not in the exposition format. The message is the reason."""
+    """Text that is not in the exposition format. The message states the reason."""
 
 
 def parse_metrics(content: bytes, names: Iterable[str]) -> list[Sample]:
@@ -101,7 +101,7 @@ _GAUGES = {
 }
 _DECODED, _PASSES = "sglang:realtime_tokens_total", "sglang:cuda_graph_passes_total"
 _RETRACTED = ("sglang:num_retracted_requests_total", "sglang:total_retracted_reqs")
-"""Metric names of retracted requests: from 0.5.7, and from 0.4.9 to 0.5.2."""
+"""Names of the metric for retracted requests: from 0.5.7, and from 0.4.9 to 0.5.2."""
 _GENERATED = "sglang:generation_tokens_total"
 _FINISHED = {
     _GENERATED: "generated",
@@ -112,8 +112,8 @@ _PATH = "/metrics"
 _NAMES = (*_GAUGES, _DECODED, _PASSES, *_RETRACTED, *_FINISHED)
 _COUNTERS = (_DECODED, _GENERATED, "sglang:prompt_tokens_total")
 INTERVAL, USUAL_INTERVAL = "decode_log_interval", 40
-"""Decode steps between two updates of gauges and two log lines: argument, and its default (0.4.6
-and 0.5.23 server_args.py).
+"""Argument for the number of decode steps between two log lines or updates of gauges, and its
+default (0.4.6 and 0.5.23 server_args.py).
 """
 _OK, _NOT_FOUND = 200, 404
 _SECONDS = 5.0
@@ -142,7 +142,7 @@ class RankMetrics(Struct, frozen=True, kw_only=True):
     prefilled: float | None = None
     graph_passes: float | None = None
     other_passes: float | None = None
-    """`graph_passes`, `other_passes`: decode steps with and without CUDA graphs."""
+    """`graph_passes`, `other_passes`: numbers of decode steps with and without CUDA graphs."""
     retracted: float | None = None
 
 
@@ -155,14 +155,15 @@ class EngineMetrics(Struct, frozen=True, kw_only=True):
     generated: float | None = None
     verifications: float | None = None
     requests: float | None = None
-    """`generated`, `verifications`, `requests`: output tokens, verification steps and number of
-    finished requests."""
+    """`generated`, `verifications`, `requests`: numbers of output tokens, verification steps and
+    finished requests.
+    """
     is_lifetime: bool = False
     """True if acceptance lengths are means since the start of the engine."""
 
 
 def read_metrics(client: EngineClient, seconds: float = _SECONDS) -> EngineMetrics:
-    """Return the metrics in `/metrics`. Raises EngineError; NoMetricsError if it is missing."""
+    """Return the metrics in `/metrics`. Raises EngineError; NoMetricsError without `/metrics`."""
     answer = client.get(_PATH, seconds, most=MOST_BYTES)
     if answer.status_code == _NOT_FOUND:
         raise NoMetricsError(f"no {_PATH}")
@@ -231,7 +232,7 @@ def read_loads(client: EngineClient, info: Mapping[str, Any]) -> EngineMetrics:
     """Return the values of an engine without `/metrics`. Raises EngineError.
 
     Sources: `/v1/loads` (from 0.5.8, entrypoints/v1_loads.py), and the internal states in `info`,
-    which is its `/server_info`. Acceptance lengths are means since the engine's start.
+    the engine's `/server_info`. Acceptance lengths are means since the engine's start.
     """
     loads: Any = []
     try:
@@ -309,8 +310,9 @@ def _parsed(text: str | None) -> float | None:
 
 
 def progress(client: EngineClient, paths: list[str]) -> object:
-    """Return the engine's own token counts from the first of `paths` that has them; None if none
-    does. Missing paths are removed from `paths`."""
+    """Return the engine's own token counts from the first of `paths` that has them; None if no path
+    does. Missing paths are removed from `paths`.
+    """
     for path in list(paths):
         try:
             answer = client.get(path, _SECONDS, most=MOST_BYTES)
@@ -361,7 +363,9 @@ LEARNED_STEPS = 1_000
 _LEARNED_OBSERVATIONS = 24
 _LEARNED_EVERY = 8
 _MOST_LEARNED = 512
-"""Observations after which the baseline no longer changes, so that it cannot follow a decay."""
+"""Number of observations after which the baseline no longer changes, so that it cannot follow a
+decay.
+"""
 _EVIDENCE = math.log(1e8 * len(EFFECTS))
 _LONGEST_BATCH = 16
 """Maximum number of consecutive observations that are averaged to estimate the variance."""
@@ -392,7 +396,7 @@ class AcceptanceBaseline(Struct, frozen=True):
         return 1 + (self.length - 1) * (1 - EFFECTS[0])
 
     def ratios(self, sample: AcceptanceSample) -> list[float]:
-        """Return log-likelihood ratios of an observation, one per `EFFECTS` loss; > 0: a drop."""
+        """Return an observation's log-likelihood ratio per `EFFECTS` loss; > 0 suggests a drop."""
         accepted = self.length - 1
         uncertain = 2 * math.sqrt(self.variance / self.steps)
         usual = max(1 + accepted * (1 - EFFECTS[0] / 2), self.length - uncertain)

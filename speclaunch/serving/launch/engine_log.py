@@ -31,7 +31,7 @@ from speclaunch.core import open_regular
 
 
 class Phase(StrEnum):
-    """Current activity of the engine. Users see its value."""
+    """Phase of an engine's start. Users see its value."""
 
     IMPORTS = "import SGLang"
     SCHEDULER = "start scheduler"
@@ -67,7 +67,7 @@ BATCH = re.compile(r"(?:Decode|Prefill) batch\b")
 0.4.6 to 0.5.23, at `--log-level info`.
 """
 DEAD_PROCESS = r"Subprocess (?P<name>\S{1,80}) \(pid=(?P<pid>\d{1,9})\) crashed with exit code "
-"""Message about a crashed child from the watchdog in the engine's parent (utils/watchdog.py)."""
+"""Message of the watchdog in the engine's parent about a crashed child (utils/watchdog.py)."""
 PORT_TAKEN = r"\[Errno 98\] (?:error while attempting to bind on address|[Aa]ddress already in use)"
 """Messages of asyncio and the kernel about a port in use. The engine does not exit then (seen on
 0.5.23).
@@ -81,7 +81,7 @@ AFTERMATH = re.compile(
 CONSEQUENCES = frozenset(
     {"EOFError", "KeyboardInterrupt", "CancelledError", "BrokenPipeError", "ConnectionResetError"}
 )
-"""Exceptions that follow a failure and never are its cause (engine.py, watchdog.py of 0.5.23)."""
+"""Exceptions that follow a failure and are never its cause (engine.py, watchdog.py of 0.5.23)."""
 
 _GB = r"(?P<{}>-?[\d.]{{1,12}}) GB"
 PATTERNS: tuple[tuple[LogMark, re.Pattern[str]], ...] = (
@@ -170,12 +170,12 @@ PHASES = {
 
 
 def may_be_milestone(text: str) -> bool:
-    """True if a line may be a milestone."""
+    """True if the beginning of a line suggests a milestone."""
     return text.startswith(_MARK_STARTS) or " KV Cache " in text[:80]
 
 
 def mark_of(text: str) -> tuple[LogMark, re.Match[str]] | None:
-    """Return the mark and the match of a log line without header; None if it is no milestone."""
+    """Return the mark and match of a log line without its header; None if it is no milestone."""
     if may_be_milestone(text):
         for mark, pattern in PATTERNS:
             found = pattern.match(text)
@@ -185,11 +185,12 @@ def mark_of(text: str) -> tuple[LogMark, re.Match[str]] | None:
 
 
 LONGEST = 32_768
-"""Maximum characters inspected per line. `server_args=…` has about 20,000, with the memory settings
-near the beginning."""
+"""Maximum number of characters inspected per line. `server_args=…` has about 20,000, with the
+memory settings near the beginning.
+"""
 
 _LONGEST_LINE = 1 << 16
-"""Maximum bytes per piece of an endless line, to bound the memory."""
+"""Maximum bytes per piece of an endless line, to bound memory use."""
 _ENCODINGS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),  # from PowerShell's `>`
@@ -236,13 +237,13 @@ class LogLine(NamedTuple):
     source: str
     """Actor, pod or service in the log collector's prefix, which tells several engines apart."""
     stamped: bool
-    """True if it has the engine's header; a traceback's lines have none."""
+    """True if the line has the engine's header; a traceback's lines have none."""
     rank: str
-    """Rank, for example `DP0 TP1`; empty for a single process and in lines without a header."""
+    """Rank, for example `DP0 TP1`; empty for a single process or a line without a header."""
 
 
 def lines_of(file: io.BufferedReader) -> Iterator[str]:
-    """Yield the lines of a log with arbitrary bytes. The rest of an overlong line is skipped."""
+    """Yield the lines of a log, which may contain any bytes. Overlong lines are truncated."""
     start = file.peek(4)[:4]
     encoding = next((name for mark, name in _ENCODINGS if start.startswith(mark)), None)
     goes_on = False
@@ -260,7 +261,7 @@ def lines_of(file: io.BufferedReader) -> Iterator[str]:
 
 
 def read(lines: Iterable[str]) -> Iterator[LogLine]:
-    """Yield the engine's lines, in order. Redrawn progress bars are separate lines."""
+    """Yield the engine's lines in order. Each redraw of a progress bar is a separate line."""
     match_header = _HEADER.match
     for number, line in enumerate(lines, 1):
         raw = line if len(line) <= LONGEST else line[:LONGEST]
@@ -298,7 +299,7 @@ def _unwrapped(number: int, raw: str) -> LogLine:
 
 
 def _behind_bar(text: str) -> str:
-    """Return the text after a progress bar on the same line; the complete text without a bar."""
+    """Return the text after a progress bar on the same line; all text if there is no bar."""
     bar = _AFTER_BAR.search(text)
     if bar is None or not _BAR.search(text, max(0, bar.start() - 400), bar.start() + 1):
         return text
@@ -345,7 +346,7 @@ class Follower:
         self._file: BinaryIO | None = None
         self._rest = b""
         self.is_behind = False
-        """True if more lines were added than one call returns."""
+        """True if the file has more new lines than the last call returned."""
 
     def lines(self) -> list[str]:
         """Return the lines completed since the last call, up to 4 MiB. `is_behind` is set if there
@@ -391,7 +392,7 @@ class Follower:
         return True
 
     def _read(self, parts: list[bytes], most: int) -> int:
-        """Append data added to the file to `parts`; return the data's size."""
+        """Append up to `most` new bytes of the file to `parts`; return their number."""
         file = self._file
         assert file is not None  # noqa: S101 - for the type checker
         try:
@@ -452,7 +453,7 @@ def read_log(log: Path) -> Iterator[str]:
 
 
 def _read_part(path: Path, offset: int, size: int, *, from_end: bool = False) -> tuple[bytes, bool]:
-    """Return at most `size` bytes of a file after `offset`, and True if there are more."""
+    """Return at most `size` bytes after `offset` (`from_end`: the last); True if there are more."""
     try:
         with os.fdopen(open_regular(path)[0], "rb") as file:
             length = file.seek(0, 2)
@@ -514,8 +515,8 @@ def last_error(lines: Sequence[str]) -> str | None:
 
 
 def dead_process(lines: Sequence[str]) -> str | None:
-    """Return which engine process ended first, and how, as the engine's watchdog reports
-    (utils/watchdog.py); None without a report.
+    """Describe the first dead process that the engine's watchdog reports (utils/watchdog.py); None
+    without a report.
     """
     for line in lines:
         found = _DEAD_PROCESS.search(line)
@@ -527,7 +528,7 @@ def dead_process(lines: Sequence[str]) -> str | None:
 
 
 def describe_exit(code: int | None) -> str:
-    """Return the description of an exit code for an engine that printed no error."""
+    """Describe the exit of an engine that printed no error."""
     if code is None:
         return "the engine ended"
     if code < 0:
@@ -538,7 +539,7 @@ def describe_exit(code: int | None) -> str:
 
 
 def _with_source(line: str, lines: Sequence[str], index: int) -> str:
-    """Return `AssertionError` extended to `AssertionError: assert x (file.py:12)`."""
+    """Return an error line with its source: `AssertionError: assert x (file.py:12)`."""
     for above in range(index - 1, max(-1, index - 8), -1):
         frame = _FRAME.match(lines[above])
         if frame:

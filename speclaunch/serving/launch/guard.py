@@ -80,7 +80,7 @@ def marked(value: str, variable: str = RUN_VARIABLE) -> list[int]:
 
 
 def parents_by_pid() -> dict[int, int]:
-    """Return the parent's id of every living process, by process id."""
+    """Return the parent id of every living process, by process id."""
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -148,7 +148,7 @@ class Log:
         self.error: str | None = None
 
     def write(self, data: bytes) -> None:
-        """Write the engine's output, but hold back a possible beginning of a secret."""
+        """Write the engine's output, except a tail that may begin a secret."""
         data = self._held + data
         keep = max((_overlap(data, secret) for secret in self._secrets), default=0)
         if self._patterns:
@@ -285,7 +285,7 @@ class EngineGuard:
                 self._kill()
 
     def stop(self) -> None:
-        """Request the engine to finish; kill it after its grace time."""
+        """Request a graceful stop; kill the engine after its grace time."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._grace
             try:

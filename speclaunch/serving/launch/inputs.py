@@ -77,7 +77,7 @@ def new_run_dir(recipe: Recipe) -> Path:
 
 
 def engine_argv(prepared: Prepared, secrets_file: Path | None) -> list[str]:
-    """Return the command line. `secrets_file` replaces the secret arguments that it can contain."""
+    """Return the engine's argv. `secrets_file` replaces the secret arguments it can contain."""
     argv = list(prepared.program)
     if secrets_file is not None:
         argv += ["--config", str(secrets_file)]
@@ -129,7 +129,7 @@ def without_notification(environment: MutableMapping[str, str]) -> None:
 
 
 Busy = Callable[[str], contextlib.AbstractContextManager[None]]
-"""Function that returns a context manager, which reports the named operation to the user."""
+"""Function that returns a context manager to report the named operation to the user."""
 
 
 def _quietly(_what: str) -> contextlib.AbstractContextManager[None]:
@@ -227,8 +227,9 @@ def document(prepared: Prepared) -> dict[str, Any]:
 
 
 def environment(prepared: Prepared) -> dict[str, str | None]:
-    """Return the variables that affect the engine, set or inherited, with secrets redacted. A value
-    of None unsets the variable."""
+    """Return the variables that affect the engine, set or inherited, with secrets redacted. None
+    means that the variable is unset.
+    """
     inherited = {n: v for n, v in os.environ.items() if _OF_THE_ENGINE.match(n)}
     merged: dict[str, str | None] = {**inherited, **prepared.overlay}
     return {
@@ -238,7 +239,7 @@ def environment(prepared: Prepared) -> dict[str, str | None]:
 
 
 def recipe_diff(changes: Mapping[str, Any], deployment: Deployment) -> list[str]:
-    """Return the overrides that reproduce these changes on the recipe's command line."""
+    """Return the command-line overrides that apply these changes to the recipe."""
     overrides = []
     for name, value in changes.items():
         for other in deployment.args:

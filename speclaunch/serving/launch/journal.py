@@ -141,7 +141,7 @@ class Journal:
 
         self.directory = directory
         self.error: str | None = None
-        """Reason why the last event could not be written; None if it was."""
+        """Error in writing the last event; None if it was written."""
         self._redactor = Redactor(secrets)
         self._attempts: list[dict[str, Any]] = []
         self._events: list[dict[str, Any]] = []
@@ -304,14 +304,14 @@ class Journal:
 
 
 def now() -> str:
-    """Return the time in UTC, to the millisecond (ISO 8601)."""
+    """Return the current time in UTC, to the millisecond (ISO 8601)."""
     seconds = time.time()
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     return f"{stamp}.{int(seconds % 1 * 1000):03d}Z"
 
 
 def _milestones(steps: Sequence[PhaseStep]) -> list[dict[str, Any]]:
-    """Return phases with their beginning and end in seconds since the spawn."""
+    """Return the phases with their start and end, in seconds since the spawn."""
     return [
         {
             "phase": step.phase.value,
@@ -340,7 +340,7 @@ _NOT_MEMORY_VARIABLES = frozenset(
 
 
 class LastGood(Struct, frozen=True):
-    """Recipe changes with which the engine last served, with their time and launch."""
+    """Recipe changes with which an engine last served, and the time and launch."""
 
     changes: Mapping[str, Any]
     since: float
@@ -386,7 +386,7 @@ def recall(name: str) -> LastGood | None:
 
 
 def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None) -> None:
-    """Store the changes that served. Without changes, the recipe itself served: drop the key's
+    """Store the changes that served. If there are none, the recipe itself served, so drop the key's
     settings.
 
     An unwritable disk does not stop the launch; the next launch walks the ladder again.
@@ -438,7 +438,7 @@ def _drop_oldest() -> None:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Lock the known good settings during the block; proceed without a lock if that fails."""
+    """Lock the known good settings during the block; proceed without a lock if locking fails."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             stack.enter_context(locked(_directory().with_suffix(".lock")))

@@ -1,4 +1,4 @@
-"""Recovery ladder: from failed starts to the next settings, or to the end.
+"""Recovery ladder, which chooses the next settings after failed starts or ends recovery.
 
 The result depends only on the recipe's `recovery` section, the deployment and the attempts so far.
 """
@@ -69,7 +69,7 @@ _TOO_LARGE = frozenset({"weights-do-not-fit", "weights-exceed-machine"})
 """Diagnoses that mean the weights are larger than the memory."""
 
 _CHANCES = 2
-"""Maximum number of starts with all settings at their floor if no fraction is safe."""
+"""Maximum number of starts with all settings at their floors if no fraction is safe."""
 
 
 # Settings in order, stepped one by one: without a known budget, or by request.
@@ -100,8 +100,8 @@ def walk(
 def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mapping[str, Any] | None:
     """Return the settings from which the search starts; None if no step is possible.
 
-    If the diagnosis names the fraction, these are the failed settings. Otherwise, the first setting
-    that the diagnosis names is one step lower.
+    If the diagnosis names the fraction, return the failed settings. Otherwise, lower the first
+    setting that it names by one step.
     """
     if now.direction is not None:
         return now.settings
@@ -185,7 +185,7 @@ def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> 
 
 def _between(value: float, low: float, high: float, *, closed: bool) -> float | None:
     """Return the value if it is between the bounds, otherwise their middle; None if the bounds
-    meet. `closed`: the bound nearest the value is itself allowed.
+    meet. `closed`: `high` itself is allowed.
     """
     if high - low < _CLOSE:
         return None
@@ -228,9 +228,9 @@ class Ladder:
         self._predictor = Predictor(plan_with, budget)
 
     def next(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
-        """Return the next rung after these attempts, the last of which failed.
+        """Return the next rung or the end after these attempts, the last of which failed.
 
-        The same attempts give the same answer. Raises ValueError without an attempt.
+        The same attempts give the same result. Raises ValueError without an attempt.
         """
         if not attempts:
             raise ValueError("there is no attempt to continue from")
@@ -257,7 +257,7 @@ class Ladder:
 
     def _named_first(self, now: Observation, last: Attempt) -> Rung | LadderEnd | None:
         """Return the rung that raises `max_total_tokens`, or the end if recovery may not change it.
-        None if the diagnosis does not name it first, or if it does not limit the pool.
+        None if the diagnosis does not name this setting first, or if it does not limit the pool.
         """
         name, direction = next(iter(now.cause.directions.items()))
         if direction is not Direction.RAISE or name != Steppable.POOL.value:
@@ -322,8 +322,8 @@ class Ladder:
         return candidate_of(bold, smallest)
 
     def _weights(self, last: Attempt) -> LadderEnd | None:
-        """Return the end of the ladder if the weights are larger than the memory, which no step
-        changes; otherwise None.
+        """Return the ladder's end if no step helps because the weights exceed the memory; otherwise
+        None.
         """
         cause = last.diagnosis.cause if last.diagnosis is not None else None
         if cause is None or cause.name not in _TOO_LARGE:
@@ -393,7 +393,9 @@ def _remedy(now: Observation) -> str | None:
 
 
 def _instead(found: Sequence[Alternative]) -> str | None:
-    """Return up to three fitting alternatives as text, else those without a change, else None."""
+    """Return up to three fitting alternatives as text; if none fits, those without changes, or
+    None.
+    """
     good = [alternative for alternative in found if alternative.fits]
     if good:
         return "; or ".join(

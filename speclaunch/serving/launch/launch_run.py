@@ -1,6 +1,6 @@
 """Run one launch from its locks to its end: journal, attempts, and last known good settings.
 
-Its inputs are a `PlannedLaunch` and, after a failed attempt, a `Planner`. Every event is journaled
+The inputs are a `PlannedLaunch` and, after a failed attempt, a `Planner`. Every event is journaled
 before the service manager and the user receive it. A closed terminal therefore loses no record.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _COURSE_SECONDS = 60.0
 """Interval at which the progress of a serving engine is recorded."""
 _EXTEND_SECONDS = 10.0
-"""Interval at which a starting engine asks the service manager for more time."""
+"""Interval of requests to the service manager for more time during a start."""
 
 
 class LaunchRun:
@@ -62,7 +62,7 @@ class LaunchRun:
     def run(self, shown: LaunchObserver) -> Conclusion:
         """Start, supervise and end the launch. Raises LaunchError if the launch may not begin.
 
-        The journal contains the end when this returns or raises.
+        When this returns or raises, the journal records the end.
         """
         start = self._start
         self._shown = undisturbed(shown)
@@ -216,7 +216,7 @@ class LaunchRun:
 
     def output(self, lines: Sequence[str]) -> None:
         """Read statistics from the engine's lines and show the lines to the user. The log already
-        has them.
+        contains the lines.
         """
         if self._serving_since is not None:
             self._read_statistics(lines, time.monotonic())
@@ -274,7 +274,7 @@ class LaunchRun:
         self._shown.stopping(why)
 
     def failed(self, why: str) -> None:
-        """Record that an attempt ended and the next follows."""
+        """Record that an attempt failed and another follows."""
         self._notifier.notify(STATUS=f"starting again: {why}"[:500].replace("\n", " "))
         self._shown.failed(why)
 

@@ -66,7 +66,7 @@ _CHECKPOINTS = {
     "tokenizer": ("tokenizer_path", "revision"),
     "token map": ("speculative_token_map", None),
 }
-"""Arguments that name a checkpoint, and its revision."""
+"""Arguments that name each checkpoint and its revision."""
 _KNOWN = (ArgumentOutcome.ACCEPTED, ArgumentOutcome.FILLED, ArgumentOutcome.CHANGED)
 _REFERENCE = lazy(r"\$\{oc\.env:\w+\}", re.ASCII)
 _UNWRITTEN = "remove it, or rename the recipe's file"
@@ -92,7 +92,7 @@ def lock_request(
 ) -> LockRequest:
     """Return the request to lock a recipe or one of its roles.
 
-    Raises InputError if the recipe is a lock itself, or if its lock would replace another file.
+    Raises InputError if the recipe is itself a lock, or if its lock would replace another file.
     """
     path = recipe.lock_path
     if recipe.deployment.lock is not None or path == recipe.path:
@@ -130,8 +130,8 @@ def write_lock(
     """Write the lock of a deployment that served, and return its path.
 
     `steps`: recovery changes that `prepared` and `plan` include. The written text is checked: it
-    must start the same engine, and rules must find no new error. Raises LaunchError and
-    PreflightError; then no file is changed.
+    must start the same engine, and rules must find no new error. Raises LaunchError or
+    PreflightError without changing a file.
     """
     lock = observe(prepared, plan, request, steps)
     text = Redactor(prepared.secrets).text(lock_text(prepared, lock, request.path))
@@ -178,8 +178,8 @@ def _resolved(plan: Plan) -> Iterator[tuple[str, Any]]:
 
 
 def _checkpoints(prepared: Prepared, *, verify: bool) -> Iterator[LockedCheckpoint]:
-    """Yield the checkpoints that the engine reads, with hashed files; without files for a
-    checkpoint that is missing on this machine.
+    """Yield the checkpoints that the engine reads, with hashed files; a checkpoint that is missing
+    on this machine has none.
     """
     environment = engine_environment(prepared)
     for role, (argument, revision_argument) in _CHECKPOINTS.items():
@@ -255,7 +255,7 @@ def _require_same(prepared: Prepared, plan: Plan, text: str, name: str) -> None:
 def differences_now(
     lock: Recipe, recipe: Recipe, prepared: Prepared, plan: Plan, *, verify: bool = False
 ) -> tuple[LockDifference, ...]:
-    """Return the differences from a lock, in its recipe and on this machine.
+    """Return the differences of the recipe and this machine from a lock.
 
     `prepared` and `plan`: the lock's deployment as it would start now. Raises LaunchError.
     """

@@ -31,7 +31,7 @@ class PhaseTracker(Struct):
     port_taken: bool = False
     """True if the engine could not bind its port. The engine does not exit (seen on 0.5.23)."""
     bar: ProgressBar | None = None
-    """Progress of the current phase, if the engine draws it."""
+    """Progress of the current phase, if the engine draws a bar."""
     last_output: float = 0.0
     """Time of the engine's last output, in seconds after the spawn."""
     _weights: int = 0
@@ -142,10 +142,10 @@ class ProgressBar(Struct, frozen=True):
     total: str
     fraction: float
     left: float | None
-    """Remaining seconds at `at`, as the engine estimates; None without an estimate."""
+    """Seconds remaining from `at`, as the engine estimates; None without an estimate."""
     at: float
     of_weights: bool
-    """True if its fraction is roughly the fraction of the weights' bytes."""
+    """True if `fraction` is roughly the loaded share of the weights' bytes."""
 
 
 def read_bar(line: str, now: float) -> ProgressBar | None:

@@ -55,7 +55,7 @@ class Rung(Struct, frozen=True):
     changes: Mapping[str, Any]
     why: str
     cost: str
-    """Loss compared with the recipe: KV tokens, concurrency, speculation depth."""
+    """Loss compared with the recipe, in KV tokens, concurrency and speculation depth."""
     predicted: MemoryBudget | None = None
 
 
@@ -75,7 +75,7 @@ class Attempt(Struct, frozen=True):
 
 
 class EngineCommand(Struct, frozen=True):
-    """Command for one set of changes, also with secrets redacted for the journal."""
+    """Command for one set of changes, and its redacted form for the journal."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -84,7 +84,9 @@ class EngineCommand(Struct, frozen=True):
     secrets: tuple[str, ...]
     """Values to redact in all logs."""
     secrets_file: tuple[Path, str] | None
-    """Private file in `argv` and its content, to write before each start; None without secrets."""
+    """Path (in `argv`) and text of the private file to write before each start; None without
+    secrets.
+    """
     shown_argv: tuple[str, ...]
     shown_env: Mapping[str, str | None]
     recipe_diff: tuple[str, ...]
@@ -107,7 +109,7 @@ class Planner(Protocol):
     """Planner that knows the recipe, the engine and the memory budget."""
 
     def command(self, changes: Mapping[str, Any]) -> EngineCommand:
-        """Return the command for these changes. Raises LaunchError if the version is unknown."""
+        """Return the command for the changes. Raises LaunchError for an unknown engine version."""
 
     def diagnose(
         self, lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
@@ -115,12 +117,12 @@ class Planner(Protocol):
         """Return the diagnosis of an engine's log."""
 
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
-        """Return the next rung of the ladder after these attempts."""
+        """Return the ladder's next rung, or its end, after these attempts."""
 
     def write_lock(self, changes: Mapping[str, Any], accept_length: float | None) -> Path:
         """Write the lock of the deployment with these changes; return its path.
 
-        `accept_length`: acceptance length of its first generation. Raises LaunchError.
+        `accept_length`: acceptance length of the first generation, if known. Raises LaunchError.
         """
 
 
@@ -148,7 +150,7 @@ class PlannedLaunch(Struct, frozen=True):
     changes: Mapping[str, Any]
     """Changes to the recipe for the first attempt."""
     rung: Rung | None
-    """Reason for these changes if a failure was predicted."""
+    """Rung that led to these changes if a failure was predicted; None otherwise."""
     announced: tuple[str, ...]
     """Messages about `changes`, shown before the first attempt."""
     first: EngineCommand
@@ -157,9 +159,9 @@ class PlannedLaunch(Struct, frozen=True):
     command_json: Mapping[str, Any] = {}
     """Command as JSON for `--output-format json`, without secrets."""
     worker: bool = False
-    """True for a rank that serves no requests: all but the first of `nnodes`."""
+    """True for a rank that serves no requests (any but the first of `nnodes`)."""
     group: RankGroup | None = None
-    """Ranks that have to agree; None for a rank alone."""
+    """Group of ranks that must agree; None for a single rank."""
     weight_bytes: tuple[int | None, int | None] = (None, None)
     """Weight bytes of target and draft; None if unknown."""
     smoke: bool = False
@@ -268,7 +270,7 @@ class ForkedPlanner:
 def fork_planner() -> ForkedPlanner | None:
     """Fork. Return None in the planner, which then plans and calls `hand_over`.
 
-    Call it while the process has only one thread, before much is loaded.
+    Call it while the process has only one thread and few modules.
     """
     global _to_supervisor  # noqa: PLW0603 - which side of the fork this is
     reading, writing = os.pipe()
@@ -311,7 +313,7 @@ class ReopenedPlanner:
         return found
 
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
-        """Return the next rung of the ladder after these attempts."""
+        """Return the ladder's next rung, or its end, after these attempts."""
         try:
             step: Rung | LadderEnd = _answered(lambda: self._opened().next_step(attempts))
         except LaunchError as error:
@@ -321,7 +323,7 @@ class ReopenedPlanner:
     def write_lock(self, changes: Mapping[str, Any], accept_length: float | None) -> Path:
         """Write the lock of the deployment with these changes; return its path.
 
-        `accept_length`: acceptance length of its first generation. Raises LaunchError.
+        `accept_length`: acceptance length of the first generation, if known. Raises LaunchError.
         """
         path: Path = _answered(
             lambda: self._opened().write_lock(changes, accept_length),
@@ -336,10 +338,10 @@ class ReopenedPlanner:
 def _answered(
     question: Callable[[], Any], failed: str = "the next attempt could not be planned"
 ) -> Any:
-    """Return the result of `question`, called in a separate process, whose memory is freed at its
-    end.
+    """Return the result of `question`, called in a separate process that frees its memory when it
+    ends.
 
-    Raises LaunchError. The text begins with `failed` unless the process itself states the reason.
+    Raises LaunchError. Its text begins with `failed` unless the process itself states the reason.
     """
     reading, writing = os.pipe()
     pid = os.fork()

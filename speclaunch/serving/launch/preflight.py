@@ -35,11 +35,11 @@ _CHEAP_S = 5.0
 longer.
 """
 _LEAST_START_S = 20.0
-"""Seconds of a start without weights: imports, processes, graphs. The CPU engine's tiny models take
-about this long on an idle machine.
+"""Duration of a start without weights (imports, processes, graphs), in seconds. The CPU engine's
+tiny models take about this long on an idle machine.
 """
 _READ_BYTES_A_SECOND = 2e9
-"""Read rate of weights from a fast disk."""
+"""Rate at which weights are read from a fast disk, in bytes per second."""
 
 
 def local_lookup(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
@@ -110,8 +110,9 @@ def with_other_roles(
     lookup: Lookup,
     rules: Iterable[Rule],
 ) -> PreflightResult:
-    """Return the result plus findings about mismatches between the recipe's roles, which cannot
-    serve together then."""
+    """Return the result plus findings about mismatches that prevent the recipe's roles from serving
+    together.
+    """
 
     across = findings_across(recipe, prepared.catalogue.version, lookup, rules)
     more = tuple(finding for finding in across if finding.severity is not Severity.INFO)

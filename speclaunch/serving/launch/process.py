@@ -31,7 +31,7 @@ class Interrupts:
     _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self, *, exits_after: bool = False) -> None:
-        """`exits_after`: the process exits afterwards, so later signals are ignored. A second
+        """`exits_after`: the process exits after the block, so later signals are ignored. A second
         Ctrl-C would otherwise change the exit code.
         """
         self._exits_after = exits_after
@@ -294,7 +294,7 @@ class EngineProcess:
 
 
 OUTPUT = "speclaunch.log"
-"""Name of the file in the run directory with a detached speclaunch's output."""
+"""Name of a detached speclaunch's output file in the run directory."""
 
 
 class Announcer:
@@ -304,7 +304,7 @@ class Announcer:
         self._fd = fd
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Notify the parent process, if alive."""
+        """Send a message to the parent if it is alive."""
         with contextlib.suppress(OSError):
             os.write(self._fd, json.dumps(message).encode() + b"\n")
 
@@ -348,7 +348,7 @@ class Detached(Struct):
 
 
 def detach(directory: Path, run: Callable[[Announcer], int]) -> Detached:
-    """Fork; the child calls `run` and exits with its exit code. Returns in the parent only.
+    """Fork; the child calls `run` and exits with its result. Returns in the parent only.
 
     Call it while the process has one thread.
     """

@@ -98,7 +98,7 @@ class Held(contextlib.ExitStack):
     def take(self, names: Mapping[str, str], holder: Holder) -> None:
         """Acquire the locks `names` (a mapping from lock to description).
 
-        On failure, releases the locks acquired so far and raises LaunchError that names the holder.
+        On failure, releases the locks acquired so far and raises LaunchError, naming the holder.
         """
         for name, what in names.items():
             lock = acquire(name, holder)
@@ -204,7 +204,7 @@ class Run(Struct, frozen=True):
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
-        """Events of its serving engines, such as a drop in the acceptance length."""
+        """Events of the launch's serving engines, such as a drop in the acceptance length."""
         return self._entries("events")
 
     def _entries(self, name: str) -> list[Mapping[str, Any]]:
@@ -224,12 +224,14 @@ class Run(Struct, frozen=True):
 
 
 def default_directory() -> Path:
-    """Return the directory for runs that is used unless `launch.log_dir` is set."""
+    """Return the directory for runs if `launch.log_dir` is not set."""
     return speclaunch_home() / "runs"
 
 
 def list_runs(directory: Path | None = None) -> list[Run]:
-    """Return every launch below a directory, and running launches elsewhere; oldest first."""
+    """Return the launches in a directory, oldest first. Without `directory`, return those in the
+    default directory and running launches elsewhere.
+    """
     holders = {Path(holder.run): holder for holder in running_launches()}
     paths = {path for path in holders if directory is None or path.parent == directory}
     base = directory or default_directory()
@@ -295,7 +297,9 @@ def _is_run(path: Path) -> bool:
 
 _FIRST = 20000
 _LAST = 32768
-"""First port that Linux assigns to outgoing connections by default."""
+"""End of the ports to choose from. By default, Linux assigns this and higher ports to outgoing
+connections.
+"""
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _returned: set[int] = set()
 

@@ -206,7 +206,8 @@ class Session(Struct):
 
     def known_good(self) -> journal.LastGood | None:
         """Return the last known good settings for this recipe, engine and hardware. None if there
-        are none, with `fresh`, without recovery, or if ranks share theirs."""
+        are none, if `fresh` is set, if recovery is off, or if ranks share theirs.
+        """
         shared = self.deployment.launch.agreement.directory is not None
         if self.fresh or shared or not self.recovers:
             return None  # ranks that agree share their known good settings
@@ -272,7 +273,7 @@ class Session(Struct):
         )
 
     def command(self, changes: Mapping[str, Any]) -> EngineCommand:
-        """Return the command for these changes. Raises LaunchError if the version is unknown."""
+        """Return the command for the changes. Raises LaunchError for an unknown engine version."""
         prepared = self.prepared.changed(changes)
         secrets_file = secrets_file_of(prepared, self.directory)
         args = prepared.recipe.deployment.args
@@ -298,7 +299,7 @@ class Session(Struct):
         return diagnose(lines, version=version, exit_code=exit_code)
 
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
-        """Return the next rung of the ladder after these attempts."""
+        """Return the ladder's next rung, or its end, after these attempts."""
         ladder = self.ladder()
         if ladder is None:
             return LadderEnd("recovery is off: no other settings are tried")
@@ -311,8 +312,8 @@ class Session(Struct):
     def write_lock(self, changes: Mapping[str, Any], accept_length: float | None) -> Path:
         """Write the lock of the deployment that served with these changes; return its path.
 
-        `accept_length`: acceptance length of its first generation. Certificates of the request are
-        included only without changes. Raises LaunchError.
+        `accept_length`: acceptance length of the first generation, if known. The request's
+        certificates are included only if there are no changes. Raises LaunchError.
         """
         from speclaunch.deployments import LockedCertificate  # noqa: PLC0415  on request
         from speclaunch.serving.launch.lock import write_lock  # noqa: PLC0415
@@ -325,8 +326,8 @@ class Session(Struct):
         return write_lock(self.prepared.changed(changes), self.plan_with(changes), request, changes)
 
     def _usable(self) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Return the last known good settings and messages about them. Both are empty without
-        settings that this engine accepts.
+        """Return the last known good settings and messages about them. Both are empty if this
+        engine accepts none.
         """
         known = self.known_good()
         if known is None:
@@ -348,7 +349,7 @@ class Session(Struct):
         return journal.settings_key(self.deployment, self.prepared.version, self.facts.hardware)
 
     def _locks(self) -> dict[str, str]:
-        """Return the locks of the run, of its port, and of its GPUs if known."""
+        """Return the locks of the run, its port and its known GPUs, with descriptions."""
         names = {
             f"run-{self.directory.name}": "this launch",
             f"port-{self.prepared.address.port}": f"port {self.prepared.address.port}",

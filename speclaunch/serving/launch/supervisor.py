@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class LaunchObserver(Protocol):
-    """Observer of an engine, and of the time between engines."""
+    """Observer of a launch's engines and the pauses between them."""
 
     def attempt(self, number: int, changes: Mapping[str, Any], rung: Rung | None) -> None:
         """Handle the upcoming start of an engine with these changes to the recipe."""
@@ -53,7 +53,7 @@ class LaunchObserver(Protocol):
         """Handle lines that the engine printed."""
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Handle a ready engine. `verification` is None if it was not verified."""
+        """Handle a ready engine. `verification` is None if the engine was not verified."""
 
     def stopping(self, why: str) -> None:
         """Handle the stop of the engine. An empty `why` means that no start follows."""
@@ -176,7 +176,7 @@ class Lease(Protocol):
 
     @property
     def until(self) -> float:
-        """Time at which the engine must end unless it is extended (`guard.boot_seconds`)."""
+        """Time at which the engine must end unless the lease is extended (`guard.boot_seconds`)."""
 
     def recalled(self) -> str | None:
         """Return the reason to stop now; None if the engine may continue."""
@@ -199,7 +199,7 @@ class EngineSpec(Struct, frozen=True):
     watch: bool = True
     """True to watch the engine for hangs; False if its memory may be released on purpose."""
     worker: bool = False
-    """True for a rank that serves no requests: all but the first of `nnodes`."""
+    """True for a rank that serves no requests (any but the first of `nnodes`)."""
     lease: Lease | None = None
     degraded: Callable[[], str | None] = lambda: None
     """Function that returns the reason to stop after a drop in acceptance; None to continue."""
@@ -247,7 +247,7 @@ class EngineOutcome(Struct, frozen=True):
 def supervise(
     order: EngineSpec, observer: LaunchObserver, interrupts: Interrupts | None = None
 ) -> EngineOutcome:
-    """Run one engine to its end and return the outcome. No process of it is left afterwards.
+    """Run one engine to its end and return the outcome. None of its processes is left afterwards.
 
     `interrupts`: an existing record of signals. By default, signals are recorded during this call.
     """

@@ -18,7 +18,7 @@ VERSION = 1
 
 
 class Progress(Struct, frozen=True):
-    """Progress of resumable work, as it is stored."""
+    """Stored progress of resumable work."""
 
     @property
     def saved(self) -> str:
@@ -35,7 +35,7 @@ def digest(data: object) -> str:
 
 
 def unfinished(files: Iterable[Path], key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the folders and documents in `files` that have this key and no result."""
+    """Yield the folder and content of each document in `files` with this key and no result."""
     for path in files:
         document = read_json(path)
         if document and document.get("key") == key and document.get("result") is None:
@@ -74,7 +74,7 @@ def stored_work(kind: str) -> list[Path]:
 
 
 class StoredWork(Struct, Generic[Done]):
-    """Work on disk. A run with the same `key` continues it until it has a result."""
+    """Work on disk. A run with the same `key` continues the work until it has a result."""
 
     path: Path
     key: str

@@ -48,7 +48,7 @@ _SHOWN = 300
 
 
 class LaunchThread:
-    """Thread that never prints a traceback. The supervisor reads `failure`."""
+    """Thread that stores its error in `failure` and prints no traceback."""
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         """`name`: the thread's role in the launch, for failure messages (`the prober`)."""
@@ -62,7 +62,7 @@ class LaunchThread:
         self._thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait for its end, at most `seconds`."""
+        """Wait at most `seconds` for the thread to end."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -88,7 +88,7 @@ class ProbeAnswer(StrEnum):
 
 
 class HangDetector(Struct):
-    """Detector of hangs, independent of engine and clock."""
+    """Detector of hangs, independent of the engine and the clock."""
 
     settings: Settings
     armed: bool = False
@@ -103,7 +103,7 @@ class HangDetector(Struct):
         self.failures = 0
 
     def due(self, now: float) -> bool:
-        """True if the engine made no progress for the probe interval."""
+        """True if the engine has made no progress for a probe interval."""
         return now - self.last_progress >= self.settings.interval_seconds
 
     def answered(self, answer: ProbeAnswer, sent: float, now: float) -> bool:
@@ -260,13 +260,13 @@ _INHERITED = ("PATH", "HOME", "LANG", "TZ")
 
 
 class Course(Struct):
-    """Mean acceptance length and token rate over equal periods since the engine was ready. Once the
-    maximum number of periods is reached, their length doubles.
+    """Mean acceptance length and token rate over equal periods since the engine became ready. Once
+    the maximum number of periods is reached, their length doubles.
     """
 
     seconds: float = _FIRST_SECONDS
     _points: list[tuple[float, float, float, int]] = field(default_factory=list)
-    """Sums per period: length times steps, steps, tokens per second, lines."""
+    """Sums per period: length times steps, steps, tokens per second, number of lines."""
 
     def add(self, at: float, batch: RankMetrics, steps: float) -> None:
         """Add the values of a log line, read `at` seconds after the engine was ready."""

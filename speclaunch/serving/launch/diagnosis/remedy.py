@@ -21,19 +21,19 @@ class SettingChange(Struct, frozen=True):
     """One setting to change."""
 
     argument: str
-    """Name of the newest engine's argument, as in a recipe."""
+    """Argument's name in the newest engine, as in a recipe."""
     direction: Direction
     flag: str
     """Flag of this engine version, with the value if known: `--max-total-tokens 9`."""
     override: str
-    """Override for a recipe: `args.max_total_tokens=9`; without a value if none is known."""
+    """Override for a recipe, with the value if known: `args.max_total_tokens=9`."""
     now: float | None = None
     """Previous value, if the log shows it."""
 
 
 def meaning(diagnosis: Diagnosis) -> str:
-    """Return the meaning of the cause. If a rule finds the argument that the engine rejected,
-    return the rule's text.
+    """Return the meaning of the cause, or the summary of the rule that explains a rejected
+    argument; empty if the cause is unknown.
     """
     cause = diagnosis.cause
     if cause is None:
@@ -44,9 +44,9 @@ def meaning(diagnosis: Diagnosis) -> str:
 
 
 def remedy_steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str, ...]:
-    """Return the remedy step by step, with this version's flags.
+    """Return the remedy's steps for `cause` or the diagnosed cause, with this version's flags.
 
-    Omits steps about arguments that the version does not have, and on a CPU, steps about GPUs.
+    Omits steps about arguments that the version lacks and, on a CPU, steps about GPUs.
     """
     chosen = cause or diagnosis.cause
     if chosen is None:

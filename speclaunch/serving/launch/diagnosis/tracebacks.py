@@ -1,4 +1,4 @@
-"""Reader of tracebacks: frames, the exception, its message, and the exceptions that follow."""
+"""Reader of tracebacks: their frames, exceptions and messages."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _HARMLESS = re.compile(
 _MAX_FRAMES = 60
 _MAX_MESSAGE_LINES = 8
 _MAX_FOREIGN_LINES = 40
-"""Maximum lines of other processes within a traceback."""
+"""Maximum number of lines from other processes within a traceback."""
 _REQUEST_FILES = frozenset({"http_server.py", "httptools_impl.py", "h11_impl.py", "routing.py"})
 _LONGEST_MESSAGE = 8000
 
 MakeFailure = Callable[[LogLine, str, str], LogFailure]
 """Function that makes a failure from its line, kind and message."""
 Raised = Callable[[LogFailure, bool], None]
-"""Callback for each exception, with True if it ended a process."""
+"""Callback for each exception; the flag is True if the exception ended a process."""
 
 
 class _Traceback(Struct):
@@ -48,7 +48,7 @@ class _Traceback(Struct):
     head: str
     rank: str
     top: bool
-    """True for the engine's main process, without a header."""
+    """True for a traceback of the engine's main process, which prints no header."""
     start: int
     frames: list[Frame] = []
     code: str = ""
@@ -59,10 +59,12 @@ class _Traceback(Struct):
     failure: LogFailure | None = None
     """Exception, once it has been read; its message may continue for some lines."""
     doubted: LogFailure | None = None
-    """Exception that frames followed; if another exception follows, one of the two is foreign."""
+    """Exception after which more frames came. If another exception follows, one of the two belongs
+    to another process.
+    """
     extra: int = 0
     foreign: int = 0
-    """Lines of other processes within the traceback so far."""
+    """Number of lines from other processes since the last frame."""
     reported: bool = False
     """True once an exception of this traceback was reported; a chained exception may follow."""
 
@@ -72,7 +74,7 @@ class _Traceback(Struct):
         return bool(_OF_REQUESTS.match(self.head) or _HARMLESS.match(self.head))
 
     def is_full_of_others(self) -> bool:
-        """Count a line of another process; return True if too many came since the last frame."""
+        """Count a line from another process; return True if too many came since the last frame."""
         self.foreign += 1
         return self.foreign > _MAX_FOREIGN_LINES
 
@@ -85,7 +87,7 @@ class _Traceback(Struct):
 
 
 class Tracebacks:
-    """Reader of the lines without a header; it passes exceptions to `raised`."""
+    """Reader of log lines without a header. Passes exceptions to `raised`."""
 
     def __init__(self, make: MakeFailure, raised: Raised) -> None:
         self._make = make
@@ -140,7 +142,7 @@ class Tracebacks:
     def _after_exception(
         self, reading: _Traceback, failure: LogFailure, line: LogLine, text: str
     ) -> bool:
-        """Process a line after an exception; True if it belongs to the traceback."""
+        """Process a line after an exception; return True if it belongs to the traceback."""
         if not text or text.startswith((BEGIN, *_BETWEEN)):
             self._report(reading, failure)
             reading.failure, reading.extra = None, 0
@@ -200,7 +202,7 @@ def _is_complete(failure: LogFailure) -> bool:
 
 
 def lone(text: str) -> tuple[str, str] | None:
-    """Return kind and message of an exception without its traceback; None for other lines."""
+    """Return the kind and message of an exception without a traceback; None for other lines."""
     found = _EXCEPTION.match(text[:4000])
     if found is None or not found["message"] or not found["kind"].endswith(_EXCEPTION_NAMES):
         return None
