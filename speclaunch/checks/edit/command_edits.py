@@ -214,8 +214,8 @@ def _first(line: str) -> int:
 
 
 def _indent(text: SourceLines, place: Place) -> str:
-    """Return the indentation for a new continuation line: that of an existing one, else that of the
-    line at `place` plus two spaces."""
+    """Return the indentation for a new continuation line: an existing line's, else that of the line
+    at `place` plus two spaces."""
     line = text.line(place.line)
     if text.line(place.line - 1).rstrip().endswith("\\"):
         return line[: _first(line)]

@@ -1,7 +1,7 @@
 """Migration of a file of any kind to another engine version: script, manifest, `--config`, recipe.
 
-Each version turns a `--config` key into its own arguments (a true switch becomes a flag alone, any
-other key a flag and its value), so the file is read again for each version.
+The arguments that replace a `--config` key depend on the version (a true switch: only a flag;
+otherwise, a flag and its value), so the file is read for each version.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def flag_at(line: str, column: int) -> tuple[str, int, int] | None:
 
 
 class InCommand(Struct, frozen=True):
-    """Word of a command at the cursor: a flag being typed, or the value of `flag`."""
+    """Word at the cursor in a command: a flag (`flag` is None) or the value of `flag`."""
 
     flag: str | None
     word: str

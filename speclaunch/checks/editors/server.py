@@ -261,7 +261,7 @@ def _path(uri: str) -> str:
 
 
 def _guarded(request: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T | None]]:
-    """Return a handler that runs `request`; it logs errors and then answers None."""
+    """Return `request` wrapped in a handler that logs any error and then answers None."""
 
     @functools.wraps(request)
     async def answered(server: Server, params: Any) -> T | None:

@@ -351,7 +351,7 @@ def fetch(name: str, source: str | None, place: Path, tell: Tell) -> Path:
 
 
 def lay_out(package: Path, site: Path) -> list[str]:
-    """Copy the engine's files into `site`; return its pins of the `PINNED` packages, such as
+    """Copy the engine's files into `site`; return its `PINNED` requirements, such as
     `transformers==4.57.1`."""
     site.mkdir()
     if package.is_dir():
@@ -441,7 +441,7 @@ def light_requirements(pinned: Sequence[str]) -> list[str]:
 
 
 def _needed_hub(site: Path, pins: Sequence[str]) -> str | None:
-    """Return transformers' requirement of huggingface_hub; None if the pinned version meets it."""
+    """Return transformers' huggingface_hub requirement; None if the pinned version meets it."""
     from packaging.requirements import Requirement  # noqa: PLC0415  only here
 
     (have,) = [pin.partition("==")[2] for pin in pins if _plain(pin).startswith("huggingface-hub")]
@@ -489,6 +489,6 @@ def leave_out(site: Path, loaded: Collection[str]) -> None:
 
 
 def base_python() -> Path:
-    """Return speclaunch's base interpreter, because a virtual environment may be removed later."""
+    """Return speclaunch's base interpreter, not a virtual environment's, which may be removed."""
     base: Any = getattr(sys, "_base_executable", None)
     return Path(os.path.realpath(base or sys.executable))

@@ -64,7 +64,7 @@ class Ignore(Struct):
     used: set[str] = set()
 
     def covers(self, finding: Finding) -> bool:
-        """True if the comment suppresses a finding; records the use."""
+        """True if the comment suppresses a finding; records its use."""
         if self.lines is not None and finding.place.line not in self.lines:
             return False
         matching = [code for code in self.codes if finding.code.startswith(code)]

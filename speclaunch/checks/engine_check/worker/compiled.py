@@ -24,7 +24,7 @@ _HEADER = 16
 
 
 def pack(site: Path) -> None:
-    """Move the compiled code of a folder of packages into one file in it."""
+    """Move a package folder's compiled code into one file in that folder."""
     found = {}
     for folder in sorted(site.rglob("__pycache__")):
         for path in sorted(folder.iterdir()):

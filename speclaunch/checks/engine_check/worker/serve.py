@@ -89,7 +89,7 @@ def serve(lines: TextIO, out: TextIO, setting: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def reading() -> Iterator[set[str]]:
-    """Yield the names of the variables read while the block runs."""
+    """Collect the names of the variables read while the block runs."""
     kind = type(os.environ)
     own = kind.__getitem__
     names: set[str] = set()
@@ -106,7 +106,7 @@ def reading() -> Iterator[set[str]]:
 
 
 def answers(lines: Iterable[str], out: TextIO, setting: dict[str, Any]) -> None:
-    """Print a verdict for each question line, each from its own child process.
+    """Print a verdict for each question line, from its own child process.
 
     To avoid waiting, the next child is forked while the current one works, and a child that has
     answered ends in the background.
