@@ -84,7 +84,7 @@ def read_volume(use: VolumeUse, path: Path) -> DiskVolume:
 
 
 def read_tools(env: Mapping[str, str]) -> Tools:
-    """Return the compilers, CUDA libraries and GPU devices that the engine would find."""
+    """Return the compilers, CUDA libraries and GPU devices that an engine finds."""
     path = env.get("PATH", os.defpath)
     compiler = shutil.which(env.get("CXX", "c++"), path=path) or shutil.which("g++", path=path)
     return Tools(
@@ -193,7 +193,7 @@ def _number(path: Path) -> int | None:
 
 
 def _nvcc(env: Mapping[str, str], path: str) -> Path | None:
-    """Return the engine's nvcc, from CUDA_HOME, PATH or /usr/local/cuda; None if there is none."""
+    """Return the engine's nvcc, from CUDA_HOME, PATH or /usr/local/cuda; None if missing."""
     home = env.get("CUDA_HOME") or env.get("CUDA_PATH")
     found = shutil.which("nvcc", path=path)
     candidates = [Path(home) / "bin" / "nvcc"] if home else []

@@ -269,7 +269,7 @@ def _return(mine: Mine, view: View, newest: Decision) -> Action:
 
 
 def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
-    """Return the action to take after an engine ended; None if there is nothing to do."""
+    """Return the action to take after an engine ended; None if there is none."""
     now = [failure for failure in view.failures if _current(failure, newest)]
     memory = [failure for failure in now if failure.memory]
     if memory:

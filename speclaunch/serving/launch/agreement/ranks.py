@@ -473,7 +473,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         self._publish({})
 
     def announce_stop(self) -> None:
-        """End all ranks if this worker must stop. Its engine ends after rank 0 has finished the
+        """End all ranks if this worker must stop. Its engine ends after rank 0 finishes the
         requests."""
         if self.interrupts.received and self.group.rank > 0:
             self._end_all()
