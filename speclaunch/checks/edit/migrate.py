@@ -1,4 +1,4 @@
-"""Migration of the commands in a file to another engine version; all other text is unchanged.
+"""Migration of the commands in a file to another engine version; no other text changes.
 
 Each command is read for its original version, its arguments are planned for the other version
 (`planned_migration.py`), the file is edited (`rewrite.py`), and the result is read back

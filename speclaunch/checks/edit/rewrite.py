@@ -25,8 +25,8 @@ _UNIT = re.compile(r"ExecStart=[-@:+!|]*\Z")
 
 
 def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Edit], set[int]]:
-    """Return the edits that remove list lines with no items left, and the object ids of these
-    lines' tokens.
+    """Return the edits that remove list lines with no items left, and the object ids of their
+    tokens.
 
     If the list's last item is removed, so is the preceding comma, which JSON would reject.
     """

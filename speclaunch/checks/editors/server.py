@@ -109,8 +109,8 @@ class BoundedInput:
 class CheckingWorker:
     """Background thread that runs functions in order.
 
-    The checks share caches and are not thread-safe, and they must not block the editor's event
-    loop. The thread ends with the process, even during a check.
+    The checks are not thread-safe, and they must not block the editor's event loop. The thread ends
+    with the process, even during a check.
     """
 
     def __init__(self) -> None:

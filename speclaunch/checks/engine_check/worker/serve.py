@@ -108,8 +108,8 @@ def reading() -> Iterator[set[str]]:
 def answers(lines: Iterable[str], out: TextIO, setting: dict[str, Any]) -> None:
     """Print a verdict for each question line, from its own child process.
 
-    To avoid waiting, the next child is forked while the current one works, and a child that has
-    answered ends in the background.
+    The next child is forked while the current one works. A child that has answered ends in the
+    background.
     """
     ready = Child(setting)
     gone: list[Child] = []

@@ -8,7 +8,7 @@ NAME = "speclaunch_judge_worker"
 
 
 def main() -> None:
-    """Run the package. Its unique name avoids conflicts with the modules of other packages."""
+    """Run the package. Its unique name avoids conflicts with other packages."""
     folder = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]
     spec = importlib.util.spec_from_file_location(

@@ -1,9 +1,9 @@
 """Stand-ins for packages that validation imports and never calls: triton, kernels.
 
-A release's modules import triton, subclass its classes, use its decorators, and name its types in
-signatures. Validation only needs the names. A name with an initial capital is a class that accepts
-anything. Any other name is an object that can be called and used as a decorator. The result of a
-stand-in is also a stand-in, and is false.
+A release's modules subclass triton's classes, use its decorators, and name its types in signatures.
+Validation only needs the names. A name with an initial capital is a class that accepts anything.
+Any other name is an object that can be called and used as a decorator. The result of a stand-in is
+also a stand-in, and is false.
 """
 
 from __future__ import annotations
