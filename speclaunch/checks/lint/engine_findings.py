@@ -193,8 +193,7 @@ def _taken(
 
     @cache
     def refused(version: str) -> frozenset[Place]:
-        """Return the places of arguments that a release's parser rejects. They are
-        cheap to get and usually decisive."""
+        """Return the places of arguments that a release's parser rejects."""
         own = request(version)
         return frozenset(problem.place or own.place for problem in own.problems)
 

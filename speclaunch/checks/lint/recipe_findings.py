@@ -105,7 +105,7 @@ def _chosen_as(name: str, recipe: str) -> str | None:
 
 @cache
 def _real(folder: Path) -> Path:
-    """Return a shipped folder's resolved path, which does not change during a run."""
+    """Return a shipped folder's resolved path."""
     return folder.resolve()
 
 

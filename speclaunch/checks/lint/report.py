@@ -199,7 +199,7 @@ def deduplicate(files: Iterable[FileReport]) -> list[ReportedFinding]:
     """Return every finding once, in the order of the files.
 
     Findings of several versions are merged if code, severity and place are equal, and messages
-    differ only in numbers. Those of several files are merged if even the messages are equal.
+    differ only in numbers. Across files, messages must be equal.
     """
     by_file: dict[str, list[FileReport]] = {}
     for file in files:

@@ -46,8 +46,7 @@ def spread(
 
 
 class _Pool(Generic[T]):
-    """Worker processes, keyed by the reading end of their pipes. Each serves every
-    `processes`-th item."""
+    """Worker processes, keyed by pipe. Each serves every `processes`-th item."""
 
     def __init__(self, items: Sequence[T], work: Callable[[T], bytes], processes: int) -> None:
         self._items, self._work, self._step = items, work, processes

@@ -93,7 +93,7 @@ _PAGED_TREE_BACKENDS = (("0", "flashinfer"), ("0.5.6", "fa3"), ("0.5.13", "trito
 
 @rule("SPL301")
 def paged_tree(plan: Plan) -> Iterator[Verdict]:
-    """Report a draft tree on pages of several tokens."""
+    """Report a draft tree with a page size above 1."""
     topk = number(plan, "speculative_eagle_topk") or 1
     if topk <= 1:
         return
@@ -255,7 +255,7 @@ _WINDOWED = (
 
 @rule("SPL307")
 def sliding_window_tree(plan: Plan) -> Iterator[Verdict]:
-    """Report a draft tree on pages of several tokens, with sliding-window attention on fa3."""
+    """Report a draft tree with a page size above 1 and sliding-window attention on fa3."""
     target = plan.facts.target
     if target is None or target.architecture not in _WINDOWED:
         return

@@ -445,7 +445,7 @@ def check_together(plans: Sequence[Plan], rules: Iterable[Rule]) -> Iterator[tup
 
 
 def is_compared(plan: Plan) -> bool:
-    """True if a rule that compares deployments may need the plan. Few plans qualify."""
+    """True if a rule that compares deployments may need the plan."""
     request = plan.request
     if request.server_context is None and not request.values.keys() & _OF_SEVERAL:
         return False

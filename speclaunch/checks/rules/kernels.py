@@ -180,8 +180,8 @@ _ANOTHER = Fix("remove it, or choose another method", set={NAME: None})
 def quantization_platform(plan: Plan) -> Iterator[Verdict]:
     """Report a `quantization` that this platform has no method for.
 
-    At most one verdict for a missing method. A checkpoint that is already quantized may replace the
-    method, or refuse it (SPL427).
+    Yields at most one verdict for a missing method. A checkpoint that is already quantized may
+    replace the method, or refuse it (SPL427).
     """
     explicit = plan.user_value(NAME)
     if explicit is None and plan.facts.target is None:
@@ -292,13 +292,13 @@ _ROOM = {
     "mori": ("SGLANG_MORI_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 4096),
     "pplx": ("SGLANG_PPLX_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 128),
 }
-"""The variable that limits the tokens that a rank may send at once, and its default (0.5.18
+"""Variable that limits how many tokens a rank may send at once, and its default (0.5.18
 server_args.py:6966 and 7006)."""
 
 
 @rule("SPL271")
 def all_to_all(plan: Plan) -> Iterator[Verdict]:
-    """Report an all-to-all backend of experts if a requirement is missing."""
+    """Report an all-to-all backend for experts if a requirement is missing."""
     backend, runner = str(plan.user_value(_BACKEND)), plan.user_value(_RUNNER)
     rows = (r for r in _ALL_TO_ALL_RUNNERS if r.backend == backend and plan.in_versions(r.versions))
     if (row := next(rows, None)) and runner not in (None, "auto", *row.taken):

@@ -139,7 +139,7 @@ class Loader(Struct, frozen=True):
 
 
 class Misshapen(Struct, frozen=True):
-    """A tensor whose shape differs from the class."""
+    """A tensor whose shape differs from what its class expects."""
 
     name: str
     found: Shape
@@ -154,7 +154,7 @@ class Misshapen(Struct, frozen=True):
 class TensorComparison(Struct, frozen=True):
     """Comparison of a file's tensors with the class.
 
-    `missing`: names of the class, each with the file's tensor that may be intended for it.
+    `missing`: names that the class expects, each with the tensor that may be meant for it.
     `unread`: tensors that the class drops. `own`: the tensors that it loads.
     """
 
@@ -176,7 +176,7 @@ _QUANTIZED = ("qweight", "weight_packed")
 def compare(
     loader: Loader, headers: Mapping[str, TensorHeader], *, plain: bool = True
 ) -> TensorComparison:
-    """Return the differences between tensors and the class.
+    """Return the differences between a file's tensors and the class.
 
     `plain` is False for quantized matrices, which have other names and shapes.
     """

@@ -123,7 +123,7 @@ def _cache_is_off(plan: Plan) -> bool:
 
 
 def _switched_off(plan: Plan) -> bool:
-    """True if the engine disables the prefix cache because the GPU is AMD's."""
+    """True if the engine disables the prefix cache because the GPU is from AMD."""
     if not plan.in_versions(AMD_DROPS_CACHE):
         return False
     return hardware_of(plan).vendor is Vendor.AMD
@@ -173,7 +173,7 @@ _LARGEST_CHOSEN_PAGE = 64
 
 @rule("SPL242")
 def mamba_track_interval(plan: Plan) -> Iterator[Verdict]:
-    """Report a track interval below the draft tokens, or not a multiple of the page size."""
+    """Report a track interval below the draft token count, or not a multiple of the page size."""
     if plan.in_versions(UNCHECKED) or not keeps_extra_buffer(plan):
         return
     interval = int(plan.value(_NAME))
@@ -255,7 +255,7 @@ def _unsupported(plan: Plan, name: str | None) -> Verdict:
 
 
 def _has_platform(plan: Plan) -> bool:
-    """True if the platform supports snapshots of Mamba state; AMD GPUs from 0.5.16 on."""
+    """True if the platform supports snapshots of Mamba state."""
     if plan.device not in _OWN_PLATFORMS:
         return False
     return hardware_of(plan).vendor is not Vendor.AMD or plan.in_versions(">=0.5.16")

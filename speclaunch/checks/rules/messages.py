@@ -1,4 +1,4 @@
-"""Messages of the engine that rules predict, and the rule of a message."""
+"""Engine messages that rules predict, and the rule that predicts a message."""
 
 from __future__ import annotations
 

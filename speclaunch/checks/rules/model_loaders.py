@@ -21,8 +21,8 @@ from speclaunch.core import mapping, size
 from speclaunch.engine import Checkpoint, within
 
 _EAGLE_LOADERS_LAYERS = ">=0.5.12"
-"""Releases in which an EAGLE-3 draft may have several layers, `midlayer` is the old name of the
-first, and the number of hidden states may differ from 3, each with its own norm (0.5.12
+"""Releases in which an EAGLE-3 draft may have several layers; `midlayer` is the first layer's old
+name. It may read more or fewer than 3 hidden states, each with its own norm (0.5.12
 models/llama_eagle3.py)."""
 _MODEL_PREFIX = ">=0.4.9"
 """Releases in which `model.` in front of a name is optional, and `fc` has a bias only if the config
@@ -87,7 +87,7 @@ def eagle3(draft: Checkpoint, version: str) -> Loader | None:
 
 
 def aux_hidden_states(draft: Checkpoint, version: str) -> int:
-    """Return how many of the target's hidden states `fc` of an EAGLE-3 draft reads."""
+    """Return how many of the target's hidden states an EAGLE-3 draft's `fc` reads."""
     if not within(version, _EAGLE_LOADERS_LAYERS):
         return 3
     count = size(draft.config.get("num_aux_hidden_states"))
@@ -206,7 +206,7 @@ _ALIASES = {
     "encoder.output_norm_enc.weight": "hidden_norm.weight",
 }
 _HEADS = ("prefix_gru.", "embed_proj.", "attention_conv.", "mlp_conv.", "embed_tokens.", "lm_head.")
-"""Parts of names of tensors that only some variants have (Domino, Nemotron): not checked."""
+"""Parts of the names of tensors that only some variants have (Domino, Nemotron); not checked."""
 
 
 def dflash(draft: Checkpoint, version: str) -> Loader | None:
@@ -263,8 +263,8 @@ _MOST_EXPERTS = 4096
 
 
 def glm4_moe(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `Glm4MoeForCausalLMNextN` (the layer after the last); None if the config
-    lacks a size."""
+    """Return the loader of `Glm4MoeForCausalLMNextN`, the layer after the target's last; None if
+    the config lacks a size."""
     del version
     sizes = dimensions(target)
     if sizes is None:
@@ -281,7 +281,7 @@ def glm4_moe(target: Checkpoint, version: str) -> Loader | None:
 
 
 def deepseek(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `DeepseekV3ForCausalLMNextN`: the layer after the last.
+    """Return the loader of `DeepseekV3ForCausalLMNextN`, the layer after the target's last.
 
     Its attention is latent. None if the config lacks a size.
     """

@@ -1,4 +1,4 @@
-"""Rules about targets: can they speculate, and does the engine load both models."""
+"""Rules about targets: whether they can speculate, and whether the engine loads both models."""
 
 from __future__ import annotations
 
@@ -379,7 +379,7 @@ def config_refused(plan: Plan) -> Iterator[Verdict]:
 
 
 def _refused(plan: Plan, raw: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the message of transformers and the remedy; both empty if it reads the config."""
+    """Return transformers' message and the remedy; both are empty if it reads the config."""
     kind = raw.get("model_type")
     inner = mapping(raw.get("text_config")).get("model_type")
     if inner == "ministral3" and kind == "mistral3" and plan.in_versions(">=0.5.3,<0.5.10"):
@@ -398,7 +398,8 @@ def _refused(plan: Plan, raw: Mapping[str, Any]) -> tuple[str, str]:
 _DRAFTS = ("EAGLE", "STANDALONE")
 """Algorithms whose draft may be of any class; SPL407 checks EAGLE3's drafts."""
 _OWN = (None, "auto", "sglang")
-"""Values of `model_impl` that prefer the engine's own classes; 0.4.6 does not have the argument."""
+"""Values of `model_impl` with which the engine prefers its own classes; 0.4.6 does not have the
+argument."""
 
 
 @rule("SPL429")
@@ -448,7 +449,8 @@ _LAYERS_SINCE = ">=0.5.11"
 _OLD_NAMES = ("su", "mrope")
 """Names that transformers reads as `longrope` and `default`."""
 _NEW_KEY = ">=0.5.10"
-"""Releases with transformers 5, whose configs may have `rope_parameters` for `rope_scaling`."""
+"""Releases with transformers 5, whose configs may have `rope_parameters` instead of
+`rope_scaling`."""
 
 
 @rule("SPL431")
@@ -487,7 +489,7 @@ def rope_type(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL433")
 def shared_heads(plan: Plan) -> Iterator[Verdict]:
-    """Report a head count that is not a multiple of the KV heads."""
+    """Report a head count that is not a multiple of the KV head count."""
     for name, checkpoint in llama_like(plan):
         heads, shared = checkpoint.num_attention_heads, checkpoint.num_key_value_heads
         if heads and shared and heads % shared:

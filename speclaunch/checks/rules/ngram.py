@@ -29,7 +29,7 @@ def ngram_device(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL502")
 def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
-    """Report an NGRAM tree on pages of several tokens without flashinfer."""
+    """Report an NGRAM tree with a page size above 1, without flashinfer."""
     if plan.user_value("device") == "cpu" and plan.in_versions("<0.5.16"):
         return  # reported by SPL501: the engine checks the device first
     breadth = number(plan, "speculative_ngram_max_bfs_breadth")
@@ -52,7 +52,7 @@ def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
 
 
 def _backend(plan: Plan) -> str:
-    """Return the backend that the engine checks; if unknown but not flashinfer, a description."""
+    """Return the backend that the engine checks; a description if unknown but not flashinfer."""
     if plan.user_value("attention_backend") is not None:
         return str(plan.value("attention_backend"))
     if plan.in_versions("<0.5.4"):  # the engine checks before it chooses a backend
@@ -131,7 +131,7 @@ def ngram_limits(plan: Plan) -> Iterator[Verdict]:
 def _conditions(plan: Plan) -> Iterator[tuple[bool, str, tuple[str, ...]]]:
     """Yield each condition's result, the message if it is false, and its arguments.
 
-    An argument that the version does not have is None and always valid.
+    A condition on an argument that the version does not have is true.
     """
     tokens = number(plan, _TOKENS)
     low, high = (number(plan, name) for name in _BREADTH)

@@ -261,7 +261,7 @@ def dp_attention_sizes(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL258")
 def requests_per_rank(plan: Plan) -> Iterator[Verdict]:
-    """Report fewer requests than ranks of DP attention."""
+    """Report fewer requests than DP attention ranks."""
     limit = plan.user_value("max_running_requests")
     ranks = attention_ranks(plan)
     if limit is not None and limit < ranks:
@@ -349,7 +349,7 @@ def _moe_conflicts(plan: Plan, ranks: int, context: int, moe: int) -> Iterator[V
 def _is_chosen(plan: Plan) -> bool:
     """True if the engine may set `attn_cp_size` itself.
 
-    It does not for a target known to lack latent attention, unless it is a DeepSeek V4.
+    It does not for a target known to lack latent attention, unless it is DeepSeek V4.
     """
     if not any(plan.value(name) and plan.in_versions(since) for name, since in _CHOSEN_BY.items()):
         return False
@@ -365,7 +365,7 @@ def _undivided(
     at: tuple[str, ...],
     instead: str,
 ) -> Iterator[Verdict]:
-    """Yield a verdict for each number in the model that the ranks do not divide.
+    """Yield a verdict for each model size that does not divide evenly among the ranks.
 
     `what` is a function of `engine/plan/division.py`; `instead` is the remedy if no smaller
     `tp_size` helps.
@@ -401,7 +401,7 @@ def _fix_of_common(undivided: Undivided, instead: str) -> Fix:
 
 _PLACEMENT = ("tp_size", "pp_size", "dp_size", "base_gpu_id")
 _FEW_GPUS = 8
-"""GPUs per machine in typical multi-node deployments."""
+"""Number of GPUs per machine in typical multi-node deployments."""
 
 
 @rule("SPL506")
@@ -444,7 +444,7 @@ def _all_visible(plan: Plan, there: int) -> bool:
 
 @rule("SPL507")
 def undivided_heads(plan: Plan) -> Iterator[Verdict]:
-    """Report attention heads that the ranks do not divide."""
+    """Report attention heads that do not divide evenly among the ranks."""
     return _undivided(
         plan,
         "undivided_heads",
@@ -455,7 +455,7 @@ def undivided_heads(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL508")
 def undivided_experts(plan: Plan) -> Iterator[Verdict]:
-    """Report experts that the ranks do not divide."""
+    """Report experts that do not divide evenly among the ranks."""
     return _undivided(
         plan,
         "undivided_experts",
@@ -466,7 +466,7 @@ def undivided_experts(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL509")
 def undivided_widths(plan: Plan) -> Iterator[Verdict]:
-    """Report layer widths that the ranks do not divide."""
+    """Report layer widths that do not divide evenly among the ranks."""
     return _undivided(
         plan, "undivided_widths", ("tp_size",), "use fewer ranks, or another checkpoint"
     )

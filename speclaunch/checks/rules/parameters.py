@@ -147,7 +147,7 @@ def tree_without_tokens(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL105")
 def adjusted_draft_tokens(plan: Plan) -> Iterator[Verdict]:
-    """Report draft tokens other than steps + 1 with topk 1, which the engine adjusts."""
+    """Report a draft token count other than steps + 1 with topk 1, which the engine adjusts."""
     tokens = plan.user_value("speculative_num_draft_tokens")
     if tokens is None or number(plan, "speculative_eagle_topk") != 1:
         return
@@ -319,7 +319,7 @@ _TOPK = "speculative_eagle_topk"
 _TOKENS = "speculative_num_draft_tokens"
 _RING = "linear_replayssm_cache_len"
 _ADAPTIVE_TOKENS = 8
-"""One more than the maximum steps of adaptive speculation in 0.5.16."""
+"""One more than the maximum number of steps of adaptive speculation in 0.5.16."""
 
 
 @rule("SPL124")
@@ -341,7 +341,7 @@ def replay_tree(plan: Plan) -> Iterator[Verdict]:
 
 
 def _ring(plan: Plan) -> Iterator[Verdict]:
-    """Report a ring buffer for drafts with a wrong size.
+    """Report a draft ring buffer of the wrong size.
 
     Only 0.5.16 has this buffer (server_args.py:5415 and :5459).
     """
@@ -361,7 +361,7 @@ def _ring(plan: Plan) -> Iterator[Verdict]:
 
 
 def _most_tokens(plan: Plan) -> int:
-    """Return the maximum tokens of a verification; 0 without speculation."""
+    """Return the maximum token count of a verification; 0 without speculation."""
     tokens = plan.value(_TOKENS)
     if tokens is None:
         return 0

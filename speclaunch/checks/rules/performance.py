@@ -30,7 +30,7 @@ def decodes_without_graphs(plan: Plan) -> bool:
 
 
 def running_requests(plan: Plan) -> int:
-    """Return the requests that one scheduler runs at a time: its share of `max_running_requests`.
+    """Return a scheduler's maximum number of running requests, its share of `max_running_requests`.
 
     The engine does not start with 0 (0.5.23 managers/tp_worker.py:420).
     """
@@ -54,7 +54,7 @@ def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
 
 
 def largest_capture(plan: Plan) -> int | None:
-    """Return the largest batch size to capture: listed, else the maximum; None if not set."""
+    """Return the largest batch size to capture; None if neither sizes nor a maximum are set."""
     sizes = capture_sizes(plan)
     if sizes:
         return sizes[-1]
@@ -70,7 +70,7 @@ def sizing_arguments(plan: Plan) -> tuple[str, ...]:
 
 _MAXIMUM = "cuda_graph_max_bs_decode"
 _FEW = 4
-"""Graphs for less than 1/4 of the running requests are probably unintended."""
+"""Graphs for fewer than 1/4 of the running requests are probably unintended."""
 
 
 @rule("SPL701")
@@ -132,7 +132,7 @@ def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
 
 
 _DENSE = 32
-"""Sizes that slime's workaround captures one by one: 1 to this."""
+"""Largest batch size of slime's workaround, which captures every size from 1."""
 
 
 @rule("SPL703")

@@ -126,7 +126,7 @@ def _resource(plan: Plan, image: Image, written: Setting) -> Iterator[Verdict]:
 SHARED = "/dev/shm"  # noqa: S108
 _MIB = 1 << 20
 ENOUGH = 1 << 30
-"""Bytes of shared memory that suffice. NCCL's troubleshooting guide has `--shm-size=1g`."""
+"""Bytes of shared memory that suffice. NCCL's troubleshooting guide recommends `--shm-size=1g`."""
 _WHY = (
     "NCCL ranks on one host communicate through /dev/shm, about 10 MiB per channel and pair; "
     "with the default 64 MiB they stop with `Error while creating shared memory segment`"
@@ -224,7 +224,7 @@ def gpu_requests(plan: Plan) -> Iterator[Verdict]:
 _GIB = 1 << 30
 _GB = 10**9
 PROCESS = 1.5
-"""Minimum GiB of a scheduler process: the CPU engine with a model of 1 MB has 1.5 GB resident; CUDA
+"""Minimum GiB of a scheduler process: the CPU engine with a 1 MB model has 1.5 GB resident; CUDA
 and NCCL add to it."""
 _POOLS = (("hicache_size", True), ("cpu_offload_gb", False))
 """Arguments that reserve GB of host memory for each rank. True if the argument requires the

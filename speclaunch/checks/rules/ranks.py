@@ -204,8 +204,8 @@ def is_of_several(plan: Plan) -> bool:
 def servers(plans: Sequence[Plan]) -> Iterator[tuple[Plan, ...]]:
     """Yield the commands of each server with one command per host.
 
-    A file groups these commands (leader and worker of one role). Otherwise they follow each other
-    in one file, for one model, and each rank 0 begins another server.
+    A file may group these commands (leader and worker of one role). Otherwise they follow each
+    other in one file, for one model, and each rank 0 begins another server.
     """
     found: list[tuple[Any, list[Plan]]] = []
     for plan in plans:
@@ -254,7 +254,7 @@ def _home(plan: Plan) -> tuple[Any, ...]:
 
 
 def _runs_on_all(nodes: Setting | None) -> bool:
-    """True if one command runs on all hosts of a server, because its object has several."""
+    """True if one command runs on all hosts of a server, because its object has several hosts."""
     return nodes is not None and nodes.known and isinstance(nodes.value, int) and nodes.value > 1
 
 
@@ -465,7 +465,7 @@ def _amount(setting: Setting | None) -> tuple[int, Place] | None:
 
 @rule("SPL833")
 def nodes_and_stages(plan: Plan) -> Iterator[Verdict]:
-    """Report numbers of hosts and pipeline stages that do not divide each other."""
+    """Report host and pipeline stage counts if neither divides the other."""
     nodes, stages = number(plan, NODES), number(plan, "pp_size")
     if not nodes or not stages or max(nodes, stages) % min(nodes, stages) == 0:
         return

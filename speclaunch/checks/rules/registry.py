@@ -22,7 +22,7 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def import_checks() -> None:
-    """Import the module of each rule; a lint imports only those that it needs."""
+    """Import the module of each rule."""
     for module in {rule.module for rule in RULES}:
         import_module(f"{__package__}.{module}")
 

@@ -231,7 +231,7 @@ def _as_decode(plan: Plan) -> Iterator[Verdict]:
 
 
 NODES, RANK, ADDRESS = "nnodes", "node_rank", "dist_init_addr"
-"""Arguments that make a server one of several hosts."""
+"""Arguments that spread a server over several hosts."""
 PREFILL, DECODE = "prefill", "decode"
 
 
@@ -270,10 +270,7 @@ def is_side(plan: Plan) -> bool:
 
 
 def model_of(plan: Plan) -> str | None:
-    """Return the name of a server's model without its directories; None if unknown.
-
-    One side may load it from a hub and the other from a disk.
-    """
+    """Return the name of a server's model without its directories; None if unknown."""
     found = plan.value_or_none("model_path")
     return None if found is None else PurePath(str(found).rstrip("/")).name.lower()
 
@@ -356,7 +353,7 @@ def _home(plan: Plan) -> Any:
 
 @rule_across("SPL820", compares=is_side)
 def role_page_size(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report prefill and decode with different page sizes."""
+    """Report prefill and decode servers with different page sizes."""
     return conflicts(plans, _conflict_of_role_page_size)
 
 
@@ -399,7 +396,7 @@ def _pages(plan: Plan) -> tuple[object, bool]:
 
 @rule_across("SPL821", compares=is_side)
 def role_kv_dtype(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report prefill and decode with different KV cache types."""
+    """Report prefill and decode servers with different KV cache dtypes."""
     return conflicts(plans, _conflict_of_role_kv_dtype)
 
 
@@ -485,7 +482,7 @@ def _library(plan: Plan) -> str:
 
 @rule_across("SPL824", compares=is_side)
 def role_attention_ranks(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report incompatible attention ranks of prefill and decode."""
+    """Report prefill and decode servers with incompatible attention ranks."""
     return conflicts(plans, _conflict_of_role_attention_ranks)
 
 

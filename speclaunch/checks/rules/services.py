@@ -111,7 +111,7 @@ def _is_on_the_host(plan: Plan) -> bool:
 
 
 def _are_on_separate_nodes(first: Plan, plan: Plan, port: object) -> bool:
-    """True if no node runs both.
+    """True if no node runs both servers.
 
     Ranks of one server have separate nodes. Pods that name a host port are not scheduled to a node
     where it is taken.
@@ -129,7 +129,7 @@ def _are_on_separate_nodes(first: Plan, plan: Plan, port: object) -> bool:
 
 @rule_across("SPL872")
 def router_upstream(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report a router that queries a server at a port that it does not listen on."""
+    """Report a router that queries a server at a port without a listener."""
     for router, upstream, target in _upstreams(plans):
         if target.service is not None:  # SPL828 covers the others
             yield from _wrong_of_router_upstream(router.name, upstream, target, target.service)
@@ -334,7 +334,7 @@ def own_rank_address(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_single_machine(plan: Plan) -> bool:
-    """True for Compose services in the host's network, which do meet at its loopback address."""
+    """True for Compose services in the host's network, whose ranks share its loopback address."""
     return in_compose(plan) and is_on(context_of(plan).pod.host_network)
 
 

@@ -121,7 +121,7 @@ def remote_code(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL805")
 def slime_argument(plan: Plan) -> Iterator[Verdict]:
-    """Report an argument that slime sets itself, ignoring the user's."""
+    """Report an argument that slime sets itself, ignoring the user's value."""
     if plan.request.origin is not RequestOrigin.SLIME:
         return
     ignored = {value.name: value for value in plan.request.ignored}
@@ -147,7 +147,7 @@ _CHECKED = ">=0.5.15"
 
 @rule_across("SPL806", compares=is_side)
 def different_roles(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report prefill and decode of one model that speculate differently."""
+    """Report prefill and decode servers of one model that speculate differently."""
     return conflicts(plans, _conflict)
 
 

@@ -174,10 +174,7 @@ def _reduced_vocabulary(plan: Plan) -> tuple[int, int] | None:
 
 @rule("SPL112")
 def block_verification(plan: Plan) -> Iterator[Verdict]:
-    """Report block verification with an algorithm or a device that does not support it.
-
-    It requires EAGLE, EAGLE3, DFLASH or DSPARK, on CUDA or ROCm.
-    """
+    """Report block verification with an algorithm or a device that does not support it."""
     if not plan.user_value(BLOCKS):
         return
     if plan.algorithm not in ("EAGLE", "EAGLE3", "DFLASH", "DSPARK"):
@@ -257,7 +254,7 @@ _SINK = "speculative_draft_sink_size"
 
 @rule("SPL116")
 def draft_window_size(plan: Plan) -> Iterator[Verdict]:
-    """Report a draft window or sink that is not a size, or a sink without a window."""
+    """Report a draft window or sink of an invalid size, or a sink without a window."""
     window, sink = plan.user_value(_WINDOW), plan.user_value(_SINK)
     looked_at = plan.in_versions(">=0.5.13") or plan.algorithm == "DFLASH"
     if looked_at and window is not None and int(window) <= 0:
@@ -289,7 +286,7 @@ _AWAY = Fix("remove the watermark", set={"enable_watermark": None, "watermark_co
 
 @rule("SPL117")
 def watermark(plan: Plan) -> Iterator[Verdict]:
-    """Report watermarking with an algorithm other than NGRAM, EAGLE and EAGLE3."""
+    """Report watermarking with an algorithm other than NGRAM, EAGLE or EAGLE3."""
     if not plan.user_value("enable_watermark") or plan.algorithm is None:
         return
     if plan.algorithm not in ("NGRAM", "EAGLE", "EAGLE3"):
@@ -409,7 +406,7 @@ _UNCHECKED = (
 
 @rule("SPL201")
 def spec_v2_topk(plan: Plan) -> Iterator[Verdict]:
-    """Report SpecV2 with a tree, up to 0.5.12; it verifies only chains."""
+    """Report SpecV2 with a tree. Up to 0.5.12 it verifies only chains."""
     topk = plan.user_value("speculative_eagle_topk")
     if topk is None or topk <= 1 or not spec_v2.would_run(plan):
         return

@@ -154,7 +154,7 @@ _FILLED = ("gate_proj", "up_proj", "o_proj", "down_proj")
 """Matrices that are padded with zeros if they are too short (`pad_or_narrow_weight`)."""
 _FILLS = ">=0.5.3"
 _CPU_FILLS = ">=0.4.9"
-"""Releases that pad all of these matrices on a CPU (`narrow_padded_param_and_loaded_weight`)."""
+"""Releases that pad all `_FILLED` matrices on a CPU (`narrow_padded_param_and_loaded_weight`)."""
 
 
 @rule("SPL952")
@@ -330,7 +330,7 @@ _MAY_BE_ZERO = (".bias", "e_score_correction_bias")
 
 @rule("SPL955")
 def zero_weights(plan: Plan) -> Iterator[Verdict]:
-    """Report tensors that are all zero, except biases, which may be."""
+    """Report tensors that are all zero, except biases."""
     found = subject(plan)
     if found is None or not found.is_complete:
         return

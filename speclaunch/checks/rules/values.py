@@ -31,7 +31,7 @@ def number(plan: Plan, name: str) -> int | None:
 
 
 def tree_capacity(steps: int, topk: int) -> int:
-    """Return the maximum tokens of a draft tree for verification, including the target's own.
+    """Return the maximum token count of a draft tree for verification, including the target's own.
 
     The first step scores `topk` tokens, each later step `topk` for each of `topk` branches
     (select_top_k_tokens in 0.4.6 speculative/eagle_utils.py to 0.5.23 speculative/spec_utils.py).
@@ -160,7 +160,7 @@ EAGLE_HEADS = (
 )
 """EAGLE-2 drafts: they use the target's embedding, output head and hidden states."""
 _TRANSFORMERS = "TransformersForCausalLM"
-"""The class that runs Transformers' models."""
+"""Class that runs models by their implementation in Transformers."""
 LLAMA_LIKE = (
     *("LlamaForCausalLM", "LlamaForCausalLMEagle", "LlamaForCausalLMEagle3", "MistralForCausalLM"),
     *("Qwen2ForCausalLM", "Qwen2ForCausalLMEagle", "Qwen3ForCausalLM"),
@@ -170,7 +170,7 @@ release."""
 _DRAFT_MARKS = ("eagle", "mtp", "nextn", "assistant")
 """Parts of the names of draft classes (in any case)."""
 DELEGATING = ("MiniCPMV", "Mistral3ForConditionalGeneration")
-"""Prefixes of classes that delegate missing attributes to the model inside (`__getattr__`)."""
+"""Prefixes of classes that delegate missing attributes to the wrapped model (`__getattr__`)."""
 
 
 def eagle3_drafts(plan: Plan) -> tuple[str, ...]:
@@ -265,7 +265,7 @@ def llama_like(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
 
 
 def served_context(plan: Plan) -> int | None:
-    """Return the context length that the target serves: the requested, else its own, else None."""
+    """Return the context length that the target serves: requested, or its own; None if unknown."""
     requested = plan.value("context_length")
     if requested is not None:
         return int(requested)
@@ -291,7 +291,7 @@ def context_overwritten(plan: Plan) -> bool:
 
 
 def _yes(plan: Plan, since: str) -> tuple[str, ...]:
-    """Return the values that enable a variable that environ.py's EnvBool reads from `since` on."""
+    """Return the values that enable a variable. From `since` on, environ.py's EnvBool reads it."""
     return ("true", "1", "yes", "y") if plan.in_versions(f">={since}") else ("true", "1")
 
 
@@ -323,7 +323,7 @@ def known_drafts(plan: Plan) -> str:
 
 
 KEYS_OF_A_COMMAND = ("api_key", "admin_api_key")
-"""Secret arguments that a process list shows, too, if a command contains their values."""
+"""Secret arguments that a process list also shows if a command contains their values."""
 
 
 def written_secrets(plan: Plan) -> tuple[RequestedValue, ...]:
