@@ -60,7 +60,7 @@ class EffectiveWords(Struct):
     elided: list[Word] = []
     """Tokens that may expand to any number of arguments, including none: `"$@"`, `...`."""
     config: Word | None = None
-    """File of a `--config` that was not read, or None."""
+    """Name of the `--config` file if it was not read, else None."""
     model: Word | None = None
     """Model path without a flag, which `sglang serve` accepts, or None."""
 
@@ -219,7 +219,7 @@ def _without_strays(
 ) -> tuple[Word, ...]:
     """Return the tokens without unknown tokens that are not a flag's value: `...`, `"$@"`.
 
-    The latter may expand to any number of arguments, including none. `strays`: see `settled`.
+    Such a token may expand to any number of arguments, including none. `strays`: see `settled`.
     """
     remaining: list[Word] = []
     room = 0

@@ -32,7 +32,7 @@ from speclaunch.deployments.sources.source_text import (
 
 _MAX_PATTERN = 200
 MAX_TEXT = 1 << 16
-"""Maximum characters of a variable's value; a longer value is not evaluated."""
+"""Maximum number of characters in a variable's value; a longer value is not evaluated."""
 _SLICE = lazy(r"\s*(-?[0-9]{1,9})?\s*(?::\s*(-?[0-9]{1,9})\s*)?\Z")
 
 Result: TypeAlias = tuple[WordPiece, ...] | list[Field]
@@ -226,9 +226,9 @@ def _changed(expander: WordExpander, part: Parameter, text: str) -> str | None: 
 
 
 def _trimmed(text: str, pattern: str, operator: str) -> str | None:  # noqa: PLR0911
-    """Return the text without its part that matches the pattern; None if unsupported.
+    """Return the text without a prefix or suffix that matches; None if unsupported.
 
-    `operator` selects the prefix (`#`, `##`) or suffix (`%`, `%%`), the shortest or the longest.
+    `operator` selects the shortest or longest prefix (`#`, `##`) or suffix (`%`, `%%`).
     """
     if any(char in pattern for char in "?[\\") or len(pattern) > _MAX_PATTERN:
         return None
@@ -384,8 +384,8 @@ def is_false_comparison(
 ) -> bool:
     """True if a condition compares an argument of the current function and is false.
 
-    `arguments` contains the start offsets of each call's arguments. Other values leave the
-    condition undecided.
+    `arguments` contains the start offsets of each call's arguments. A condition on any
+    other value is undecided.
     """
     found = _COMPARISON.fullmatch(condition[0].span.text.strip()) if len(condition) == 1 else None
     if found is None or not arguments:

@@ -129,7 +129,7 @@ class Field(Struct, frozen=True):
 
 
 class _Stretch(NamedTuple):
-    """Position of a piece in its word and in the file, and the defaults around it."""
+    """Position of a piece in its word and in the file, and the defaults that contain it."""
 
     start: int
     end: int
@@ -242,7 +242,7 @@ def marked(pieces: tuple[WordPiece, ...], why: str) -> tuple[WordPiece, ...]:
 
 
 def with_pattern(field: Field) -> Field:
-    """Return the field; a file name pattern is not expanded and marked as unknown."""
+    """Return the field, marked as unknown if it contains a file name pattern."""
     if field.unknown is None and any(
         not piece.quoted and piece.exact and ("*" in piece.text or "?" in piece.text)
         for piece in field.pieces
@@ -376,7 +376,7 @@ class ShellScope(Struct):
     sourced: list[str] = []
     export_all: bool = False
     passed: frozenset[str] = frozenset()
-    """Names that another program replaces before the shell runs; always unknown."""
+    """Variables that another program replaces before the shell runs; always unknown."""
     locals: list[dict[str, Value | None]] = []
     """Previous values of local variables, for each function being read."""
     _journals: list[dict[str, Value | None]] = []

@@ -91,8 +91,8 @@ def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> R
 def read_shell(text: str, shown: str) -> Reading:
     """Return the servers that a shell script starts. `shown` is the name of the file.
 
-    Raise InputError if the script is unreadable: an unclosed quote, NUL bytes, too deep nesting, or
-    far more work than a launch script causes.
+    Raise InputError if the script is unreadable: an unclosed quote, NUL bytes, excessive nesting,
+    or far more work than a launch script needs.
     """
     document = _document(text, shown, lenient=is_template(shown))
     if shown.endswith(_NIX):

@@ -25,7 +25,7 @@ class NothingFoundError(SpeclaunchError):
 
 
 VLLM = "\ue010llm"
-"""`vllm`, marked by an import that reads vLLM's commands (`vllm.py`); no file contains it."""
+"""Marked form of `vllm` while its commands are imported (`vllm.py`). No file contains it."""
 VLLM_IMAGE = f"{VLLM}-openai"
 """Image that runs vLLM's server."""
 _SERVER = (
@@ -33,12 +33,12 @@ _SERVER = (
     rf"|dynamo\.sglang|{VLLM}"
 )
 SERVER = lazy(_SERVER)
-"""Text that may contain a server command; other text is not read."""
+"""Pattern of text that may contain a server command. Other text is not read."""
 READ = lazy(
     rf"{_SERVER}|sglang_router|sglang-router|model-gateway|\bsmg\b|disaggregation\.(?:mini|launch)_lb"
     r"|dynamo\.frontend"
 )
-"""Text of a manifest that may contain a server or a router."""
+"""Pattern of manifest text that may contain a server or a router."""
 
 OTHERS_INSTEAD = "; another branch may add different arguments"
 ANOTHER_WAY = "; another branch may run it differently"
@@ -107,14 +107,14 @@ class Dropped(Struct, frozen=True):
 
 
 class Comment(Struct, frozen=True):
-    """Comment in or directly above a command; `text` is without the `#`."""
+    """Comment in or directly above a command; `text` excludes the `#`."""
 
     text: str
     place: Place
 
 
 class InvocationKind(StrEnum):
-    """Ways to start a server."""
+    """Way to start a server."""
 
     LAUNCH_SERVER = "launch_server"
     """``python -m sglang.launch_server``"""

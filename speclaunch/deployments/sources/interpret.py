@@ -184,7 +184,7 @@ _CHANGING = frozenset({"cd", "pushd", "popd"})
 _OWN = lazy(
     r"""\$\(\s*dirname\s+(?:--\s+)?"?\$(?:0|\{?BASH_SOURCE(?:\[0\])?\}?|\{0\})"?\s*\)(?=/|\Z)/?"""
 )
-"""Directory of the script itself."""
+"""Pattern of expressions for the script's own directory."""
 
 
 def changed(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> bool:

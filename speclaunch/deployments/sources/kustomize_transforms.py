@@ -258,9 +258,9 @@ def _set(
 
 
 _UNRENAMED = frozenset({"ConfigMap", "Secret", "CustomResourceDefinition", "Namespace"})
-"""Kinds without name changes.
+"""Kinds whose names do not change.
 
-kustomize also changes references to ConfigMaps and Secrets; here neither changes.
+kustomize renames ConfigMaps and Secrets, and the references to them; here neither changes.
 """
 _TEMPLATED = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"})
 _SCALED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"})

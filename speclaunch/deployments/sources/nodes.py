@@ -117,7 +117,7 @@ def place(node: yaml.Node, document: Document) -> Place:
 
 
 def offsets(node: yaml.Node, document: Document) -> tuple[int, int]:
-    """Return the range of the document that a node covers."""
+    """Return the start and end offset of a node in the document."""
     shift = document.text.startswith("\ufeff")  # PyYAML does not count the BOM
     end = len(document.text)
     return min(node.start_mark.index + shift, end), min(node.end_mark.index + shift, end)
@@ -236,7 +236,7 @@ def strategic(
 ) -> yaml.Node | None:
     """Return `base` with a patch applied; None if the patch removes it.
 
-    `lists`: merge lists with a merge key item by item, as for the types of Kubernetes.
+    `lists`: merge lists with a merge key item by item, as for Kubernetes' own types.
     """
     document.spend()
     if depth > _MAX_DEPTH:

@@ -1,7 +1,7 @@
 """Parser of a shell script into a tree of commands.
 
 The parser skips unknown syntax, because a fragment or an incorrect script can still contain
-commands. An unreadable command (an unclosed quote) is skipped and reported. Too deep nesting
+commands. An unreadable command (an unclosed quote) is skipped and reported. Excessive nesting
 raises InputError.
 """
 

@@ -26,7 +26,7 @@ from speclaunch.deployments.sources.source_text import Document
 from speclaunch.engine import Pod, Probe, ProbeKind, Setting, Volume
 
 _VARIABLE_NAME = lazy(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-"""Valid names of variables; Kubernetes skips other keys."""
+"""Pattern of valid variable names. Kubernetes skips other keys."""
 _REFERENCES = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 
 
@@ -137,7 +137,7 @@ class Site(Struct, frozen=True):
 
 
 def objects(roots: Sequence[yaml.Node], document: Document) -> list[yaml.Node]:
-    """Return the objects of a file with composed role templates, and a `List` as its items."""
+    """Return a file's objects, including those of a `List`, with composed role templates."""
     found: list[yaml.Node] = []
     for root in roots:
         keys = nodes.entries(root)
@@ -157,7 +157,7 @@ _SHARED = "roleTemplates"
 
 
 def _with_roles(root: yaml.Node, document: Document) -> yaml.Node:
-    """Return a RoleBasedGroup with the composed template of each role; other objects unchanged.
+    """Return a RoleBasedGroup with each role's composed template, or another object unchanged.
 
     The result is below `leaderTemplate` and `workerTemplate` if they differ, else below `template`.
     """
@@ -258,7 +258,7 @@ def _leader_worker(
 
 
 _OPEN = lazy(r"\{\{.*?\}\}|\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|__[A-Z][A-Z0-9_]*__")
-"""Text that another program fills in."""
+"""Pattern of text that another program fills in."""
 _INTEGER = lazy(r"[-+]?\d+\Z")
 _QUANTITY = lazy(r"(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[A-Za-z]{0,2}|e[+-]?\d+)\Z")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}

@@ -133,7 +133,7 @@ class Calls:
     def _popen(self, call: PythonCall) -> Invocation | None:
         """Return the server that SGLang's test helper starts.
 
-        `popen_launch_server(model, url, timeout=…, other_args=[…])`.
+        The call is `popen_launch_server(model, url, timeout=…, other_args=[…])`.
         """
         model = call.args[0] if call.args else call.entries["model"][1]
         others = call.entries.get("other_args")
@@ -422,7 +422,7 @@ def _lines(listing: PythonList) -> list[WordPiece]:
 
 
 def _longest(texts: Sequence[PythonText]) -> list[PythonText]:
-    """Return the texts without those that other texts contain."""
+    """Return the texts that no other text contains."""
     owners: dict[int, int] = {}
     for text in texts:
         for piece in text.pieces:
@@ -431,7 +431,7 @@ def _longest(texts: Sequence[PythonText]) -> list[PythonText]:
 
 
 def _image(tree: ast.Module) -> str | None:
-    """Return the SGLang image or release that the program names; None for none or several."""
+    """Return the only SGLang image or release in the program; None for none or several."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 300:

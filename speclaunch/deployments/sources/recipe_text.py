@@ -103,7 +103,7 @@ def scalar(value: Any) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    """Escape `${…}` in texts, which OmegaConf reads as interpolations."""
+    """Escape `${…}` in texts, so OmegaConf does not interpolate it."""
     if isinstance(value, Interpolation):
         return str(value)
     if isinstance(value, str):
@@ -192,7 +192,7 @@ _VARIABLE = lazy(
     r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|\{([A-Za-z_]\w*)(:?)-|\(([A-Z_][A-Z0-9_]*)\))",
     re.ASCII,
 )
-"""`$A`, `${A}`, the beginning of `${A:-…}`, and Kubernetes' `$(A)`."""
+"""Pattern of `$A`, `${A}`, the beginning of `${A:-…}`, and Kubernetes' `$(A)`."""
 _BARE = lazy(r"(?!(?:null|true|false|nan|inf)\Z)[A-Za-z_/.][\w./@-]*", re.IGNORECASE | re.ASCII)
 _MAX_DEPTH = 8
 _RESOLVERS = ("${oc.env:", "${env_or:")

@@ -334,7 +334,7 @@ def _problems(
 
 
 _NEAR = 2
-"""Number of similar flags in the parser's problem: did you mean … or …?"""
+"""Maximum number of similar flags that a problem suggests: did you mean … or …?"""
 
 
 def meant_by(flag: str, catalogue: Catalogue) -> tuple[str, ...]:

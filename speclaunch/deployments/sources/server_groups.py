@@ -129,11 +129,11 @@ _UPSTREAMS = {"prefill": "prefill", "decode": "decode", "worker-urls": "worker"}
 _SECRET = lazy(r"(?:^|-)(?:key|keys|password|secret|token|db-url)(?:-|\Z)")
 _URL = lazy(r"[a-z][a-z+]*://")
 _OPEN = lazy(r"\$\{[^}]*\}|\$\([^)]*\)|\$\w+|\{\{.*?\}\}|`[^`]*`|\{\w+\}")
-"""Unknown parts of a URL."""
+"""Pattern of the unknown parts of a URL."""
 _NUMBER = lazy(r"\d{1,7}\Z")
 
 Option = tuple[str, Word, Sequence[Word]]
-"""Flag without its dashes, its token, its values."""
+"""Flag without its dashes, its token, and its values."""
 
 
 def read_router(command: RouterCommand, pod: Pod | None = None) -> Router:
@@ -512,7 +512,7 @@ def with_server_context(
 
 
 def _hosts(member: Member) -> tuple[Setting | None, Setting | None]:
-    """Return the hosts of one server, and the number of such servers; None if unknown."""
+    """Return the hosts per server and the number of servers, each None if unknown."""
     owner, server = member.owner, member.server
     if owner.nodes is None and owner.platform in _PARALLEL and server is not None:
         several = value_of(server.words, "--nnodes")

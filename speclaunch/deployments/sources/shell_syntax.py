@@ -130,7 +130,7 @@ class Redirect(Struct):
 
 
 class Simple(Struct):
-    """Simple command. `declared` are assignments after ``export``, ``local`` and the like."""
+    """Simple command. `declared` contains assignments after ``export``, ``local`` and the like."""
 
     span: SourceSpan
     assignments: tuple[Assignment, ...] = ()
@@ -194,7 +194,7 @@ class Script(Struct):
 _QUESTIONS = frozenset(
     ("[", "test", "grep", "egrep", "pgrep", "command", "which", "type", "hash", "cmp", "diff")
 )
-"""Commands that are run for their exit status. Others before `&&` are assumed to succeed."""
+"""Commands run for their exit status. Other commands before `&&` are assumed to succeed."""
 
 
 def asks(node: Node) -> bool:

@@ -143,7 +143,7 @@ _ROLLOUT = lazy(
     r"|rollout-max-context-len|rollout-max-response-len|rollout-max-prompt-len"
     r"|sglang-[a-z-]+)(?:=|\Z)"
 )
-"""slime options that configure its engines. All others are about training."""
+"""slime options that configure its engines. All others configure training."""
 _DIFFUSION = lazy(
     r"--diffusion-[a-z]|(?:.*/)?train_diffusion\.py\Z|miles\.rollout\.sglang_diffusion_rollout\b"
 )
@@ -236,14 +236,14 @@ def is_engines(text: str) -> bool:
 
 
 def prefixed(flag: str) -> str:
-    """Return slime's name of an engine flag."""
+    """Return slime's name for an engine flag."""
     if flag.startswith("--no-"):
         return flag.replace("--no-", NEGATED, 1)
     return flag.replace("--", PREFIX, 1)
 
 
 def bare(flag: str) -> str:
-    """Return the engine's name of a slime flag."""
+    """Return the engine's name for a slime flag."""
     if flag.startswith(NEGATED):
         return flag.replace(NEGATED, "--no-", 1)
     return flag.replace(PREFIX, "--", 1)

@@ -75,7 +75,7 @@ class Document:
         return Place(self.shown, self.lines_above + line, at - start + 1, length)
 
     def offset(self, line: int, column: int) -> int:
-        """Return the offset of a line and column that count from 0 (as YAML marks do)."""
+        """Return the offset of a 0-based line and column (as in YAML marks)."""
         self.place(0)
         starts = self._lines or [0]
         return min(starts[min(line, len(starts) - 1)] + column, len(self.text))
@@ -384,7 +384,7 @@ CHART = "Chart.yaml"
 _MOST_PARENTS = 8
 _VALUES = lazy(r"values\b.*\.ya?ml", re.I)
 _HELM = lazy(r"\{\{[^{}\n]*(?<![\w.])\.(?:Values|Release|Chart|Capabilities)\.")
-"""Helm's own objects."""
+"""Pattern of references to Helm's own objects."""
 _TEMPLATE_MARK = lazy(r"\{\{[^{}\n]*\}\}|\{%[^{}\n]*%\}")
 _BARE = lazy(r"(?:^|[:,\[-])[ \t]+\{\{[^{}\n]*\}\}|^\{\{|^[ \t]*\{%", re.MULTILINE)
 """Unquoted template mark as a YAML value, which makes the text invalid YAML."""
