@@ -154,7 +154,7 @@ RESOLVERS: Mapping[str, Callable[..., Any]] = {
     "speclaunch_mark": _mark,
     "speclaunch_mark_or": _mark_or,
 }
-"""`env_or`, and replacements for `env_or`, `oc.env` and (`speclaunch_decode`) `oc.decode`."""
+"""`env_or`, and replacements for `env_or` and `oc.env`."""
 
 
 def _joined(value: Any, written: Any) -> Any:

@@ -479,7 +479,7 @@ class Deployment(Section):
 # -- problems
 
 _CheckedRole = tuple[Mapping[str, Any], str] | None
-"""Values of the complete recipe, and the checked role; None: the recipe itself."""
+"""Values of the complete recipe, and the checked role; None if the recipe itself is checked."""
 
 
 def refused_paths(error: ValidationError) -> Iterator[KeyPath]:
@@ -491,7 +491,7 @@ def refused_paths(error: ValidationError) -> Iterator[KeyPath]:
 def problems(
     error: ValidationError, composition: Composition, role: _CheckedRole = None
 ) -> list[Problem]:
-    """Return the problems of rejected values, with places. `role`: the role of the values."""
+    """Return the problems of rejected values, with places. `role`: the checked role."""
     return [_problem(details, composition, role) for details in error.errors(include_url=False)]
 
 

@@ -46,7 +46,7 @@ class BoundsError(yaml.MarkedYAMLError):
 
 
 def events(text: str) -> Iterator[yaml.Event]:
-    """Yield the parser's events. Raises yaml.YAMLError, and BoundsError at the limit."""
+    """Yield the parser's events. Raises yaml.YAMLError, or BoundsError beyond a limit."""
     depth = 0
     for count, event in enumerate(_parse(text)):
         if count > _MAX_EVENTS:

@@ -337,7 +337,7 @@ class _Reader(ReadingBuilder):
             stage.variables[legacy[1]] = Value(span, pieces, exported=True)
 
     def _assigned(self, found: Instruction, known: dict[str, Value]) -> dict[str, Value]:
-        """Return the variables that ENV or ARG sets; values may use earlier settings."""
+        """Return the variables that ENV or ARG sets; values may use earlier variables."""
         nodes = parse(found.rest).nodes
         if not nodes or not isinstance(nodes[0], Simple):
             return {}

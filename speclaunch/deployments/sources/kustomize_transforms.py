@@ -355,7 +355,7 @@ def images(keys: Entries, resources: Sequence[Resource], document: Document) -> 
 
 
 def _tagged(name: str, entry: Entries, node: yaml.ScalarNode) -> yaml.Node:
-    """Return an image with an entry's new name, tag or digest, if the entry names that image."""
+    """Return an image with an entry's new name, tag or digest; other images are unchanged."""
     repository, tag = _parts(str(node.value))
     if repository != name:
         return node

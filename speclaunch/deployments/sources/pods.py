@@ -131,7 +131,7 @@ class Site(Struct, frozen=True):
     root: yaml.Node
     steps: Steps
     servers: range
-    """Indexes among the invocations of the file."""
+    """Indexes of its servers among the file's invocations."""
     routers: range
     envs: tuple[yaml.Node, ...] = ()
 
