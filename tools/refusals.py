@@ -78,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--report", type=Path, default=REPORT)
     chosen = parser.parse_args(arguments)
     versions = [one for one in chosen.versions.split(",") if one] or list(held_versions())
+    sys.setrecursionlimit(20000)  # not in `gather`: tests that call it would change their process
     found = gather(chosen.sources, versions)
     store(found, chosen.output, chosen.report)
     print(f"{len(found.rows)} rows, {chosen.output.stat().st_size} bytes")

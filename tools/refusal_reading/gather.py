@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -63,7 +62,6 @@ def raw_fields(version: str, reader: Reader, store: Store) -> Any:
 
 def read(version: str, folder: Path, store: Store) -> Reader:
     """Everything that one release refuses."""
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 20000))
     reader = Reader(Release(version, folder), store, None)
     reader.raw = raw_fields(version, reader, store)
     reader.read()
