@@ -39,7 +39,7 @@ test-all: $(BIN)/.ready ## All tests, resumed where a run of the same tree ended
 	$(BIN)/python tools/test_all.py -q --beside "engine install=$(INSTALL)" $(PARALLEL)
 
 test-fast: $(BIN)/.ready ## The inner loop: what is quick and needs no engine (T=tests/engine/plan: only those).
-	$(TESTS) -m 'not e2e and not slow and not thorough' -n $(JOBS) $(T)
+	$(TESTS) -m 'not e2e and not slow and not thorough' --processes $(JOBS) $(T)
 
 test-slow: $(BIN)/.ready ## Campaigns, whole processes, every release, every condition of every rule turned around.
 	$(TESTS) -m '(slow or thorough) and not e2e' -n $(JOBS) $(T)

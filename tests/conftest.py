@@ -51,7 +51,7 @@ _HOME = speclaunch_home()
 """Read when pytest starts: a test that sets SPECLAUNCH_HOME for itself doesn't move the engine."""
 
 _NO_ENGINE = tempfile.mkdtemp(prefix="speclaunch-tests-")
-"""The home of tests that need no engine: one may be installed while they run."""
+"""Homes, one per process, of tests that need no engine: one may be installed while they run."""
 
 pytest_configure = sampling.pytest_configure
 
@@ -60,7 +60,7 @@ pytest_configure = sampling.pytest_configure
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Choose the home before fixtures of any scope start something."""
     on_the_engine = item.get_closest_marker("e2e") is not None
-    os.environ["SPECLAUNCH_HOME"] = str(_HOME) if on_the_engine else _NO_ENGINE
+    os.environ["SPECLAUNCH_HOME"] = str(_HOME) if on_the_engine else f"{_NO_ENGINE}/{os.getpid()}"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,7 +5,7 @@
 
 `--sample` selects what `make test` runs (tests/support/sampling.py). `--beside NAME=COMMAND` runs a
 command at the same time: its output is shown if it fails, and then the run fails. The report ends
-with the seconds of each stage.
+with the seconds of each stage. `--processes N` runs the tests in N processes (forked_tests.py).
 
 A test that starts processes, or the real engine, can fail by its machine: a host that pauses its
 guests, a port that another program takes. What fails is shown either way; up to `AT_MOST` failed
@@ -31,6 +31,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import changed_tests
+import forked_tests
 import pytest
 
 AT_MOST = 10
@@ -166,6 +167,7 @@ def main(argv: list[str], plugins: Sequence[object] = ()) -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--sample", action="store_true")
     parser.add_argument("--beside", action="append", default=[])
+    parser.add_argument("--processes", default="1")
     own, words = parser.parse_known_args(argv)
     sys.path[0] = ""  # as `python -m pytest` has it, not the folder of this file
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # `finally` below
@@ -175,8 +177,10 @@ def main(argv: list[str], plugins: Sequence[object] = ()) -> int:
         with tempfile.TemporaryDirectory(prefix="speclaunch-sample-") as folder:
             if own.sample:
                 os.environ.update(sample(Path(folder)))
+            count = os.cpu_count() or 1 if own.processes == "auto" else int(own.processes)
+            forked = forked_tests.Forked(count)
             own_plugins = [failures, stages] if beside else [failures]
-            status = int(pytest.main(words, plugins=[*own_plugins, *plugins]))
+            status = int(pytest.main(words, plugins=[*own_plugins, forked, *plugins]))
         for name in ("TESTS_PART", "TESTS_TOUCHED", "TESTS_UNTIL"):
             os.environ.pop(name, None)
     finally:

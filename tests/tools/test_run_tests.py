@@ -36,7 +36,9 @@ def run(where: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("parallel", [(), ("-n", "2")], ids=["one", "parallel"])
+@pytest.mark.parametrize(
+    "parallel", [(), ("-n", "2"), ("--processes", "2")], ids=["one", "xdist", "forked"]
+)
 def test_a_test_that_passes_alone_is_named_as_unsteady(
     tmp_path: Path, parallel: tuple[str, ...]
 ) -> None:
@@ -56,6 +58,69 @@ def test_a_test_that_fails_twice_fails(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "Once more, alone: test_some.py::test_unsteady, test_some.py::test_broken" in done.stdout
     assert "Unsteady" not in done.stdout
+
+
+MEETING = """
+import os, time
+from pathlib import Path
+import pytest
+
+def met():
+    Path("{own}.part").write_text(str(os.getpid()))
+    Path("{own}.part").rename("{own}")
+    while not Path("{other}").exists():
+        time.sleep(0.01)
+    return int(Path("{other}").read_text())
+"""
+"""Each of two modules waits for the other one: both must run at the same time."""
+
+
+def write_meeting(where: Path, test: str) -> None:
+    for own, other in (("a", "b"), ("b", "a")):
+        text = MEETING.format(own=own, other=other) + test.format(own=own)
+        (where / f"test_{own}.py").write_text(text)
+
+
+def test_forked_processes_report_everything(tmp_path: Path) -> None:
+    write_meeting(
+        tmp_path,
+        """
+def test_meets():
+    assert met() != os.getpid()
+
+@pytest.mark.skip(reason="not in {own}")
+def test_skipped():
+    pass
+
+def test_fails():
+    print("printed by {own}")
+    assert 0, "wrong in {own}"
+""",
+    )
+    done = run(tmp_path, "--processes", "2", "-rs")
+    assert done.returncode == 1
+    for own in "ab":
+        assert done.stdout.count(f"E       AssertionError: wrong in {own}\n") == 2  # and alone
+        assert f"printed by {own}\n" in done.stdout
+        assert f"not in {own}" in done.stdout
+    assert "2 failed, 2 passed, 2 skipped" in done.stdout
+
+
+def test_a_forked_process_that_dies_fails_the_run(tmp_path: Path) -> None:
+    write_meeting(
+        tmp_path,
+        """
+def test_dies_in_the_child():
+    if met() == os.getppid():
+        os._exit(3)
+
+def test_another():
+    pass
+""",
+    )
+    done = run(tmp_path, "--processes", "2")
+    assert done.returncode == 1
+    assert "a test process ended with exit code 3" in done.stdout
 
 
 def test_many_failures_are_not_run_again(tmp_path: Path) -> None:
