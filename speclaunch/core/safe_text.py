@@ -218,7 +218,7 @@ def redact(text: str) -> str:
 
 
 def find_secrets(text: str) -> list[str]:
-    """Return the values in a text whose format shows that they are secrets."""
+    """Return the values in `text` that their format shows to be secrets."""
     return [
         found[0].removeprefix(found[1])
         for pattern in _patterns_for(text)

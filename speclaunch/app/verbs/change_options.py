@@ -130,7 +130,7 @@ class ImportOptions(VerbOptions):
         "--to-dir",
         metavar="DIR",
         section="Output",
-        help="Write every command of the file as a recipe into a new directory.",
+        help="Write every command of the file as a recipe into DIR, created if missing.",
     )
     overwrite = OVERWRITE
     force = FORCE

@@ -335,7 +335,7 @@ def _output_file(value: str) -> tuple[Path, LintFormat]:
         known = ", ".join(LintFormat)
         raise InputError(
             f"--output-file {value}: not in the form FORMAT=FILE",
-            help=f"write --output {example}; the formats are {known}",
+            help=f"use --output {example}; the formats are {known}",
         )
     path = Path(file)
     if path.is_dir():

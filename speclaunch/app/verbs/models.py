@@ -261,7 +261,7 @@ def inspect(options: InspectOptions) -> ExitCode:
 
     versions = engine_versions(options.engine)
     if len(versions) > 1:
-        raise InputError(f"--engine {options.engine} has several versions", help="name one")
+        raise InputError(f"--engine {options.engine} names several versions", help="name one")
     found = inspect_checkpoint(
         options.checkpoint, options.target, versions[0] if versions else held_versions()[-1]
     )

@@ -314,9 +314,8 @@ VERBS = (
                 "update",
                 "advisories:update",
                 "change_options:AdvisoriesUpdateOptions",
-                "Store newer advisories.\n\nReads advisories from a file, directory or https "
-                "address, and checks their schema and SHA-256 checksum. No other "
-                "command fetches advisories.",
+                "Store newer advisories.\n\nReads a file, directory or https address, and checks "
+                "schema and SHA-256 checksum. No other command fetches advisories.",
                 "advisories.json",
             ),
         ),
@@ -446,7 +445,7 @@ VERBS = (
                         "Install a release's validator: its wheel and pinned dependencies.",
                         "0.5.23",
                     ),
-                    Verb("ls", "engine:list_judges", _NONE, "List the judges with their sizes."),
+                    Verb("ls", "engine:list_judges", _NONE, "List judges and their disk space."),
                     Verb(
                         "rm",
                         "engine:remove_judge",

@@ -206,7 +206,7 @@ def _check_output(
     to: str,
     migration: Migration,
 ) -> None:
-    """Prove the new text, or add the target version's errors for it to the migration."""
+    """Verify the new text, or add the target version's errors for it to the migration."""
     after = _File(made, file.path)
     target = load_catalogue(to)
     edits = [change for change in changes if isinstance(change, Edit)]

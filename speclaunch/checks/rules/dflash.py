@@ -524,9 +524,9 @@ def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
 
 
 def _may_have_a_folder(target: Checkpoint) -> bool:
-    """True if the target may have a DSPARK folder.
+    """True unless the target is known to have no DSPARK folder.
 
-    That is known only for a target named by its local directory.
+    Only a target named by its local directory can be checked.
     """
     return target.has_dspark_folder is None or target.path != Path(target.name)
 

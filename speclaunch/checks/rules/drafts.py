@@ -388,7 +388,7 @@ def not_a_draft(plan: Plan) -> Iterator[Verdict]:
         if head
         else "a complete language model does not read the target's hidden states",
         fix=Fix(
-            f"set a head in SGLang's layout{known_drafts(plan)}, or convert this head to "
+            f"use a head in SGLang's layout{known_drafts(plan)}, or convert this head to "
             "LlamaForCausalLMEagle"
         )
         if head

@@ -230,7 +230,7 @@ def uno_features(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"UNO does not work with {plan.written_name(name)}",
             at=(name,),
-            why="the engine rejects the combination while it parses its arguments",
+            why="the engine rejects the combination while parsing arguments",
             fix=Fix("remove it", set={name: None}),
         )
 
@@ -271,7 +271,7 @@ def uno_width(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"UNO {message}",
             at=(_TOKENS, _TOPK, _STEPS, "speculative_algorithm"),
-            why="the engine rejects it while it parses its arguments",
+            why="the engine rejects it while parsing arguments",
             fix=Fix(f"change {_TOKENS}, or remove {_TOPK}: a chain can have any width"),
         )
 

@@ -463,7 +463,7 @@ def spec_v2_auto_topk(plan: Plan) -> Iterator[Verdict]:
         f"the engine chooses speculative_eagle_topk {topk} for this target, and SpecV2 of SGLang "
         f"{plan.request.version} verifies only topk 1",
         at=("speculative_algorithm", spec_v2.VARIABLE),
-        why="the engine checks topk before it chooses this value, so it does not refuse; the "
+        why="the engine checks topk before it chooses this value, so it accepts the tree; the "
         "worker treats the first tokens of the tree as the accepted path",
         fix=Fix(
             f"set the parameters: {steps} steps, topk 1, {steps + 1} draft tokens",

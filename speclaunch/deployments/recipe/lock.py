@@ -116,7 +116,7 @@ class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_d
 
 
 def lock_of(value: object) -> Lock:
-    """Return the section `lock` of a recipe. Raises ValueError with the reason."""
+    """Return the `lock` section of a recipe. Raises ValueError with the reason."""
     try:
         found = convert(value, Lock)
     except ValidationError as error:

@@ -80,7 +80,7 @@ class ConfigMaps(Struct, frozen=True):
         return ConfigFile(place.path, "\n" * place.line + "\n".join(held) + "\n")
 
     def elsewhere(self, node: yaml.Node | None) -> Iterator[Dropped]:
-        """Yield one remark on the `envFrom` references that this file does not contain."""
+        """Yield one remark on `envFrom` references to objects that this file does not contain."""
         missing: list[str] = []
         for item in nodes.items(node):
             entry = nodes.entries(item)

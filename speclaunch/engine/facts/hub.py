@@ -303,7 +303,7 @@ class HubClient:
         if code == _NO_REPOSITORY or status in (401, 403, 404):
             detail = "" if code else f" (HTTP {status})"
             return HubRefusedError(
-                f"it does not exist on the hub, or is private{detail}",
+                f"it is not on the hub, or it is private{detail}",
                 ", or ".join(filter(None, ["check its name", token])),
             )
         if status == 429:

@@ -92,7 +92,7 @@ def _package(source: Path) -> Path:
         raise InputError(
             Problem(
                 f"{source}: no such file or directory",
-                help="set engine.catalogue to a sglang package, a checkout, a wheel or a catalogue",
+                help="set engine.catalogue to an sglang package, checkout, wheel or catalogue",
             )
         )
     inside = source / "python"  # a checkout of the repository

@@ -499,7 +499,7 @@ def counted(ours: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text in quotes, shortened."""
+    """Return `text`, shortened and quoted."""
     return repr(text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}…")
 
 

@@ -163,6 +163,6 @@ def require_predicted_fit(session: Session, rules: Iterable[Rule]) -> None:
     if found is not None:
         raise PreflightError(
             f"{deployment.name} was not started: {found.why}",
-            help=f"{found.help}; recovery=default starts with settings that fit, --force "
+            help=f"{found.help}; recovery=default starts with settings that fit, and --force "
             "starts the recipe unchanged",
         )

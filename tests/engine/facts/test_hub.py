@@ -120,10 +120,10 @@ def refusal(status: int, code: str = "") -> Answer:
         (
             refusal(404, "RepoNotFound"),
             "t",
-            "it does not exist on the hub, or is private",
+            "it is not on the hub, or it is private",
             "check its name",
         ),
-        (refusal(401), "", "or is private (HTTP 401)", "check its name, or set HF_TOKEN"),
+        (refusal(401), "", "or it is private (HTTP 401)", "check its name, or set HF_TOKEN"),
         (refusal(404, "RevisionNotFound"), "", "does not have this revision", None),
         (refusal(404, "EntryNotFound"), "", "config.json on the hub is missing", None),
         (refusal(429), "", "HTTP 429", "set HF_TOKEN"),
@@ -257,6 +257,7 @@ def test_a_draft_of_one_file_is_asked_for_its_header(hub: HubServer) -> None:
     assert ranges == ["bytes=0-131071"]
 
 
+@pytest.mark.thorough
 def test_a_long_header_takes_two_requests(hub: HubServer) -> None:
     header = {
         f"t{at}": {"dtype": "F32", "shape": [1], "data_offsets": [at * 4, at * 4 + 4]}

@@ -41,8 +41,8 @@ ARGUED = {
 """Rules of the same kind that no CPU can show, and why."""
 ACCEPTED = dict.fromkeys(
     ("SPL406", "SPL410", "SPL420"),
-    " The next token of these targets depends only on the last one, so even unsuitable drafts may "
-    "be right",
+    " In these tiny targets, each token depends only on the previous one, so even an unsuitable "
+    "draft may be right",
 )
 """Rules whose cases reach a higher acceptance length than real models, and why."""
 

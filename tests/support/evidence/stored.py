@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 
 from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION
 from tests.support import TESTS
+from tests.support.corpora.cases import LOADER
 
 from . import models
 from .case import Case
@@ -57,7 +58,7 @@ def load() -> dict[str, Stored]:
     """All runs, by the name of their case."""
     if not FILE.exists():
         return {}
-    found: dict[str, dict[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8")) or {}
+    found: dict[str, dict[str, Any]] = yaml.load(FILE.read_text(encoding="utf-8"), LOADER) or {}
     return {
         key: Stored(
             case=one["case"],

@@ -401,7 +401,7 @@ def _has_a_buffer(working: Working) -> bool:
 
 
 def _without_buffer(working: Working) -> None:
-    """Switch off the prefix cache, or the features that cached states exclude
+    """Switch off the prefix cache, or the features that are incompatible with cached states
     (`_handle_mamba_radix_cache`, 0.5.9 to 0.5.13)."""
     if working.architecture in _NO_STATES_CACHED and not (
         working.in_versions(">=0.5.13") and working.architecture == _NO_STATES_CACHED[1]
