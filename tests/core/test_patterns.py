@@ -12,6 +12,7 @@ import speclaunch
 from speclaunch.core.safe_text import _Lazy, lazy
 
 
+@pytest.mark.thorough
 def test_every_pattern_compiles() -> None:
     found = 0
     for module in pkgutil.walk_packages(speclaunch.__path__, "speclaunch."):

@@ -45,6 +45,7 @@ def test_models_are_laid_out_as_their_ids_name_them(configs: Path, tmp_path: Pat
     assert not (tmp_path / "at/org/dense/hf_quant_config.json").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("version", ["0.5.8.post1", "0.5.18", "0.5.23"])
 def test_a_release_knows_every_argument_and_choice(configs: Path, version: str) -> None:
     models, catalogue = read_models(configs), load(version)

@@ -109,6 +109,7 @@ def test_a_row_that_is_wrong_is_shown() -> None:
     assert "| 2 | 1 | 0 | 0 of 1 |" in text
 
 
+@pytest.mark.thorough
 def test_every_release_adds_rows_that_no_rule_foretells() -> None:
     found = constraints()
     assert all(0 < added <= read for read, added in found.values())

@@ -79,6 +79,7 @@ def test_a_key_that_is_null_wherever_it_stands_is_not_missed() -> None:
     assert "unread" not in index["a/said"]
 
 
+@pytest.mark.thorough
 def test_peers_are_those_of_the_outer_architecture() -> None:
     outer = {"architectures": ["LlavaForConditionalGeneration"], "text_config": LLAMA}
     outer |= {"vision_config": {"hidden_size": 8}}
@@ -90,6 +91,7 @@ def test_peers_are_those_of_the_outer_architecture() -> None:
     assert "unread" not in evidence.build(lines, {})["a/said"]
 
 
+@pytest.mark.thorough
 def test_keys_that_no_peer_has_are_known_to_be_absent() -> None:
     other = {**LLAMA, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 16}
     lines = [

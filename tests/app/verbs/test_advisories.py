@@ -124,6 +124,7 @@ def test_files_without_a_server_are_refused(speclaunch: Any, tmp_path: Path) -> 
     assert "unknown recipe 'missing.sh'" in check("missing.sh")[1]
 
 
+@pytest.mark.thorough
 def test_lint_reports_one_of_requests_once_a_file(speclaunch: Any, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(COMMAND + COMMAND)
     words = ("lint", "run.sh", "--engine", "0.5.12.post1", "--hardware", "h100")
@@ -141,6 +142,7 @@ def test_lint_reports_one_of_requests_once_a_file(speclaunch: Any, tmp_path: Pat
     assert [one["code"] for file in only["files"] for one in file["findings"]] == [STOP]
 
 
+@pytest.mark.thorough
 def test_an_ignore_comment_takes_an_id(speclaunch: Any, tmp_path: Path) -> None:
     reason = "no client sends stop strings"
     (tmp_path / "run.sh").write_text(f"# speclaunch: ignore[{STOP}] {reason}\n{COMMAND}")
@@ -152,6 +154,7 @@ def test_an_ignore_comment_takes_an_id(speclaunch: Any, tmp_path: Path) -> None:
     assert "unknown rule code SPA-2026-99" in speclaunch(*words).stdout
 
 
+@pytest.mark.thorough
 def test_a_comparison_names_what_an_upgrade_fixes(speclaunch: Any) -> None:
     chain = "args.speculative_eagle_topk=1", "args.speculative_num_draft_tokens=6"
     shown = speclaunch(
@@ -169,6 +172,7 @@ def test_migrate_names_what_it_fixes(speclaunch: Any, tmp_path: Path) -> None:
     assert "known engine bugs: fixes" in done.stderr, done.stderr
 
 
+@pytest.mark.thorough
 def test_diagnose_names_known_bugs(speclaunch: Any) -> None:
     crash = next(one for one in all_advisories() if one.id == "SPA-2026-0017")
     log = (
@@ -209,6 +213,7 @@ class TestUpdate:
     def digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
+    @pytest.mark.thorough
     def test_a_file_is_stored(self, speclaunch: Any, exported: Path) -> None:
         done = speclaunch("advisories", "update", exported, "--sha256", self.digest(exported))
         assert done.returncode == 0, done.stderr
@@ -216,6 +221,7 @@ class TestUpdate:
         assert "a-new-bug" in speclaunch("advisories", "show", "SPA-2027-0001").stdout
         assert "SPA-2027-0001" in speclaunch("advisories").stdout
 
+    @pytest.mark.thorough
     def test_a_directory_with_a_checksum_file(
         self, speclaunch: Any, exported: Path, tmp_path: Path
     ) -> None:
@@ -225,6 +231,7 @@ class TestUpdate:
         assert speclaunch("advisories", "update", tmp_path).returncode == 0
         assert "SPA-2027-0001" in speclaunch("advisories").stdout
 
+    @pytest.mark.thorough
     def test_it_needs_its_checksum(self, speclaunch: Any, exported: Path) -> None:
         without = speclaunch("advisories", "update", exported)
         assert without.returncode == 2
@@ -234,6 +241,7 @@ class TestUpdate:
         assert f"its SHA-256 is {self.digest(exported)}" in wrong.stderr
         assert "SPA-2027-0001" not in speclaunch("advisories").stdout
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize(
         ("change", "reason"),
         [
@@ -262,6 +270,7 @@ class TestUpdate:
         assert address.returncode == 2
         assert "use an https URL" in address.stderr
 
+    @pytest.mark.thorough
     def test_a_second_update_keeps_the_first(self, speclaunch: Any, exported: Path) -> None:
         assert self.updated(speclaunch, exported).returncode == 0
         (one,) = json.loads(exported.read_text())
@@ -288,6 +297,7 @@ class TestUpdate:
         assert done.returncode == 2
         assert "the ID SPA-2027-0001 occurs twice" in done.stderr
 
+    @pytest.mark.thorough
     def test_a_damaged_store_stops_nothing_and_can_be_replaced(
         self, speclaunch: Any, exported: Path, tmp_path: Path
     ) -> None:
@@ -315,6 +325,7 @@ class TestUpdate:
         return done
 
 
+@pytest.mark.thorough
 def test_json_has_its_schema_and_sarif_its_help(speclaunch: Any, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(COMMAND)
     words = ("lint", "run.sh", "--engine", "0.5.12.post1", "--hardware", "h100", "--select", "SPA")

@@ -58,6 +58,7 @@ def test_a_dry_run_lists_every_length_of_context() -> None:
     assert "chat with prompts of 500 tokens at concurrency 1" in done.stdout
 
 
+@pytest.mark.thorough
 def test_several_starts_are_started_one_behind_the_other() -> None:
     words = ("--hardware", "h100", "--engine", "0.5.23", "--starts", "3", "--dry-run")
     done = run("bench", "recipe=eagle3_llama8b", *words)

@@ -34,6 +34,7 @@ def kept() -> None:
     keep(NEW, made(speed_up=1.9, falls=1.0, seed=2))
 
 
+@pytest.mark.thorough
 def test_one_server_alone_is_shown_again() -> None:
     rounds = [one for one in measured() if one.side == OURS]
     found = single(OURS, rounds, (), simulated={})
@@ -89,6 +90,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     assert done.returncode == 2 and "is a directory" in done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("kept")
 def test_two_are_compared(tmp_path: Path) -> None:
     done = run("bench", "compare", OLD, NEW)
@@ -106,6 +108,7 @@ def test_two_are_compared(tmp_path: Path) -> None:
     assert done.returncode == 2 and "not in the form FORMAT=FILE" in done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("kept")
 def test_a_comparison_fails_under_a_ratio() -> None:
     assert run("bench", "compare", OLD, NEW, "--fail-under", "1.1").returncode == 0
@@ -136,6 +139,7 @@ def test_a_list() -> None:
     assert [one["state"] for one in said["benches"]] == ["pays", "pays"]
 
 
+@pytest.mark.thorough
 def test_verbs_are_told_from_recipes() -> None:
     done = run("bench", "shwo", "last")
     assert done.returncode == 2 and "did you mean `show`" in done.stderr
@@ -189,6 +193,7 @@ def test_completion_knows_verbs_recipes_options_and_names() -> None:
     assert os.environ["SPECLAUNCH_HOME"]
 
 
+@pytest.mark.thorough
 def test_secrets_of_a_baseline_are_not_in_its_name() -> None:
     against = "recipe=cpu_ngram +args.api_key=sk-secret args.max_running_requests=4"
     done = run("bench", "recipe=cpu_ngram", "--against", against, "--dry-run", "--engine", "0.5.23")

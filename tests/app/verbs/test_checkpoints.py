@@ -89,6 +89,7 @@ def test_what_the_guides_state_is_certain(empty: Path) -> None:
         assert findings["SPL401"]["severity"] == "warning", target
 
 
+@pytest.mark.thorough
 def test_a_sibling_is_taken_when_told(empty: Path) -> None:
     file, findings = lint(empty, NGRAM)
     assert "SPL507" not in findings
@@ -108,6 +109,7 @@ def test_a_broken_speclaunch_toml_ends_with_its_place(empty: Path) -> None:
     assert "speclaunch.toml:1:1" in done.stderr and "did you mean `assume`?" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_plan_of_the_readme_shows_real_numbers(empty: Path) -> None:
     done = program.run("plan", "recipe=mtp_mimo7b", "--hardware", "h100", "--full", cwd=empty)
     assert "MiMo-7B-RL: speclaunch's index, read 2026-11-22" in done.stdout

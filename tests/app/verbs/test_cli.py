@@ -54,6 +54,7 @@ def test_a_dry_run_as_json() -> None:
     assert "--cuda-graph-max-bs" in document["argv"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -140,6 +141,7 @@ def test_an_engine_that_is_not_there_is_exit_1(tmp_path: Path) -> None:
     assert not (tmp_path / "empty" / "runs").exists()
 
 
+@pytest.mark.thorough
 def test_version_and_help() -> None:
     assert run("--version").stdout == f"speclaunch {speclaunch.__version__}\n"
     for words in ([], ["--help"], ["-h"], ["launch", "--help"], ["recipes", "--help"]):
@@ -237,6 +239,7 @@ def test_secrets_go_into_a_private_file_and_not_into_the_command(
         assert "sk-secret" not in done.stdout
 
 
+@pytest.mark.thorough
 def test_render() -> None:
     done = run("render", "recipe=slime_mtp_glm46", "--to", "slime", "--engine", "0.5.23")
     assert done.returncode == 0 and done.stderr == ""
@@ -445,6 +448,7 @@ def test_a_secret_among_the_overrides_is_not_in_the_process_list(tmp_path: Path)
         process.wait()
 
 
+@pytest.mark.thorough
 def test_a_python_that_is_none(tmp_path: Path) -> None:
     liar = tmp_path / "python"
     liar.write_text("#!/bin/sh\necho hello\n")

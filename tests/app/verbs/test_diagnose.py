@@ -58,6 +58,7 @@ def test_json_says_the_same() -> None:
     assert found["text"] == log.read_text().split("\n")[found["line"] - 1]
 
 
+@pytest.mark.thorough
 @rows(
     "name, code, word",
     [

@@ -94,6 +94,7 @@ def engine(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.thorough
 def test_a_new_machine_is_not_red(fresh: dict[str, str]) -> None:
     found = document(**fresh)
     assert found["exit"] == 0
@@ -120,6 +121,7 @@ def test_it_leaves_nothing_behind(fresh: dict[str, str]) -> None:
     assert not Path(fresh["HOME"]).exists()
 
 
+@pytest.mark.thorough
 def test_text_and_exit_code(fresh: dict[str, str]) -> None:
     done = doctor("recipe=eagle3_llama8b", **fresh)
     assert done.returncode == 1
@@ -129,6 +131,7 @@ def test_text_and_exit_code(fresh: dict[str, str]) -> None:
     assert done.stdout.rstrip().splitlines()[-1].startswith("eagle3_llama8b would not start here:")
 
 
+@pytest.mark.thorough
 def test_a_recipe_for_another_machine(fresh: dict[str, str]) -> None:
     found = document("recipe=eagle3_llama8b", "--hardware", "h100", **fresh)
     assert (found["exit"], found["engine"]) == (0, "0.5.23")
@@ -136,6 +139,7 @@ def test_a_recipe_for_another_machine(fresh: dict[str, str]) -> None:
     assert all(finding["engine"] == "0.5.23" for finding in found["findings"])
 
 
+@pytest.mark.thorough
 def test_several_versions(fresh: dict[str, str]) -> None:
     words = ["recipe=ngram_qwen7b", "args.tp_sise=2", "--hardware=h100", "--engine=0.5.7,0.5.18"]
     found = document(*words, **fresh)
@@ -164,12 +168,14 @@ def test_usage(words: list[str], said: str, fresh: dict[str, str]) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.thorough
 def test_strict(fresh: dict[str, str]) -> None:
     words = {**fresh, "SGLANG_ENABLE_SPECV2": "1"}
     assert doctor(**words).returncode == 0
     assert doctor("--strict", **words).returncode == 1
 
 
+@pytest.mark.thorough
 def test_a_port_that_is_taken(fresh: dict[str, str]) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
@@ -217,6 +223,7 @@ def orphans() -> Iterator[list[int]]:
                 os.kill(pid, 9)
 
 
+@pytest.mark.thorough
 def test_leftover_engines(orphans: list[int], fresh: dict[str, str]) -> None:
     adopted = [
         Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1] for pid in orphans
@@ -230,6 +237,7 @@ def test_leftover_engines(orphans: list[int], fresh: dict[str, str]) -> None:
         assert lines[f"kill {pid}"]["state"] == "warning"
 
 
+@pytest.mark.thorough
 def test_no_home_at_all(tmp_path: Path) -> None:
     done = doctor(drop=("HOME", "SPECLAUNCH_HOME", "XDG_CACHE_HOME"))
     assert done.returncode == 0
@@ -324,6 +332,7 @@ def test_a_model_in_the_cache_that_is_not_whole(tmp_path: Path, fresh: dict[str,
     assert offline["state"] == "error"
 
 
+@pytest.mark.thorough
 def test_a_recipe_names_a_directory_that_is_not_there(fresh: dict[str, str]) -> None:
     found = document("recipe=ngram_qwen7b", "args.model_path=/nowhere/model", **fresh)
     (line,) = checks(found, "model")
@@ -362,6 +371,7 @@ def test_a_home_that_may_not_be_read(tmp_path: Path) -> None:
         assert "crashed" not in done.stdout
 
 
+@pytest.mark.thorough
 def test_a_recipe_of_the_cpu_engine() -> None:
     cpu = CpuEngine(_HOME)
     if not is_installed(cpu):

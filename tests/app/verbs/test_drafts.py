@@ -27,6 +27,7 @@ def drafts_json(*words: str, code: int = 0) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.thorough
 def test_the_list_as_text() -> None:
     done = run("drafts", TARGET, *NEWEST, "--hardware", "h100:1")
     assert done.returncode == 0 and done.stderr == ""
@@ -41,6 +42,7 @@ def test_the_list_as_text() -> None:
         assert said in done.stdout
 
 
+@pytest.mark.thorough
 def test_the_list_as_json() -> None:
     found = drafts_json(TARGET, *NEWEST, "--hardware", "h100:1")
     assert found["version"] == 1 and found["target"] == TARGET
@@ -63,6 +65,7 @@ def test_the_list_as_json() -> None:
     assert all(way.keys() == keys for way in found["ways"])
 
 
+@pytest.mark.thorough
 def test_what_no_release_accepts_is_shown_on_request() -> None:
     number = "4.24 tokens a step: mtbench math, 16 draft tokens, vLLM nightly"
     assert number not in run("drafts", TARGET, *NEWEST).stdout
@@ -109,6 +112,7 @@ def init(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[st
     return done
 
 
+@pytest.mark.thorough
 def test_the_recipe_goes_to_standard_output_and_what_was_chosen_to_standard_error() -> None:
     done = init("--hardware", "h100:1")
     assert done.returncode == 0
@@ -176,6 +180,7 @@ def test_what_cannot_be_asked(words: tuple[str, ...], said: str, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 def test_what_does_not_fit_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     words = ("deepseek-ai/DeepSeek-V3", "--hardware", "h100:8", *NEWEST, "--output", str(path))
@@ -184,6 +189,7 @@ def test_what_does_not_fit_is_not_written(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.thorough
 def test_the_way_by_name() -> None:
     assert "speculation: ngram" in init("--hardware", "h100:1", "--algorithm", "NGRAM").stdout
     said = init("--hardware", "h100:1", "--draft", "Qwen/Qwen3-1.7B").stdout

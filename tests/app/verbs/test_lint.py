@@ -90,6 +90,7 @@ def test_a_directory_with_everything(files: Path) -> None:
     assert document["summary"]["deployments"] == 4
 
 
+@pytest.mark.thorough
 def test_several_versions_each_have_their_say(files: Path) -> None:
     code, document = lint_json("compose.yaml", "--engine", "0.5.9,0.5.23", cwd=files)
     assert code == 1
@@ -98,6 +99,7 @@ def test_several_versions_each_have_their_say(files: Path) -> None:
     assert not [f for f in by_engine["0.5.9"] if f["severity"] == "error"]
 
 
+@pytest.mark.thorough
 def test_the_engine_option_overrides_a_pin_and_respects_a_requirement(files: Path) -> None:
     _, document = lint_json("mine.yaml", cwd=files)
     assert document["files"][0]["engine"] == "0.5.23"
@@ -112,12 +114,14 @@ def test_the_engine_option_overrides_a_pin_and_respects_a_requirement(files: Pat
     assert document["files"][0].keys() >= {"unjudged", "unknown", "skipped"}
 
 
+@pytest.mark.thorough
 def test_standard_input(files: Path) -> None:
     done = program.run("lint", "-", "--engine", "0.5.9", given=BAD)
     assert done.returncode == 1
     assert "<stdin>:7:3" in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -158,6 +162,7 @@ def test_select_and_ignore(files: Path) -> None:
     assert [f["code"] for f in document["files"][0]["findings"]] == ["SPL211"]
 
 
+@pytest.mark.thorough
 def test_an_ignore_comment_silences_and_an_unused_one_is_told(files: Path) -> None:
     text = BAD.replace("# a comment", "# speclaunch: ignore[SPL211] patched engine")
     (files / "bad.sh").write_text(text)
@@ -169,6 +174,7 @@ def test_an_ignore_comment_silences_and_an_unused_one_is_told(files: Path) -> No
     assert "SPL091 bad.sh:2:1" in found(document, "warning")
 
 
+@pytest.mark.thorough
 def test_strict_makes_warnings_fail(files: Path) -> None:
     (files / "one.sh").write_text(GOOD.replace("--port", "--num-continuous-decode-steps"))
     assert run("lint", "one.sh", "--engine", "0.5.23", cwd=files).returncode == 0
@@ -209,6 +215,7 @@ def test_rules_and_explain() -> None:
     assert "did you mean" in wrong.stderr
 
 
+@pytest.mark.thorough
 def test_a_launch_is_refused_and_force_is_loud(files: Path) -> None:
     words = ["recipe=mine.yaml", "--dry-run"]
     done = run(*words, cwd=files)

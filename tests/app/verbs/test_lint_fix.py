@@ -37,6 +37,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_safe_fixes(folder: Path) -> None:
     done = lint(folder, "--fix")
     assert (folder / "run.sh").read_text() == SAFE
@@ -49,6 +50,7 @@ def test_safe_fixes(folder: Path) -> None:
     assert "0 fixed, 1 left (1 fix is unsafe: --unsafe-fixes)\n" in again.stdout
 
 
+@pytest.mark.thorough
 def test_all_fixes(folder: Path) -> None:
     done = lint(folder, "--unsafe-fixes")
     assert (folder / "run.sh").read_text() == ALL
@@ -56,6 +58,7 @@ def test_all_fixes(folder: Path) -> None:
     assert "2 fixed, 0 left\n" in done.stdout
 
 
+@pytest.mark.thorough
 def test_a_difference(folder: Path) -> None:
     done = lint(folder, "--diff", "--unsafe-fixes")
     assert (folder / "run.sh").read_text() == SCRIPT
@@ -68,6 +71,7 @@ def test_a_difference(folder: Path) -> None:
     assert (clean.returncode, clean.stdout) == (0, "")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", [["--output-format", "json"], ["--output-file", "sarif=x.sarif"]])
 def test_a_difference_is_no_report(folder: Path, more: list[str]) -> None:
     done = lint(folder, "--diff", *more)
@@ -98,6 +102,7 @@ def test_standard_input(folder: Path) -> None:
     assert (nothing.returncode, nothing.stdout) == (3, "echo hello\n")
 
 
+@pytest.mark.thorough
 def test_findings_say_what_applies_their_fix(folder: Path) -> None:
     for _ in range(2):  # checked, then remembered
         text = lint(folder, "--info").stdout
@@ -120,6 +125,7 @@ def test_json_is_the_report_after_the_fixes(folder: Path) -> None:
     assert "fixed SPL203" in done.stderr
 
 
+@pytest.mark.thorough
 def test_what_is_remembered_is_fixed_as_well(folder: Path) -> None:
     lint(folder)
     lint(folder, "--unsafe-fixes")
@@ -216,6 +222,7 @@ def test_secrets_are_not_shown(folder: Path) -> None:
     assert "verysecret" in (folder / "run.sh").read_text()
 
 
+@pytest.mark.thorough
 def test_a_recipe_and_its_group(folder: Path) -> None:
     groups = folder / "conf" / "speculation"
     groups.mkdir(parents=True)

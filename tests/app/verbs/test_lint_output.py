@@ -57,6 +57,7 @@ def test_exit_codes(files: Path, words: list[str], code: int) -> None:
     assert lint(files, *words, *ENGINE).returncode == code
 
 
+@pytest.mark.thorough
 def test_the_text_counts_what_only_info_shows(files: Path) -> None:
     text = GOOD.replace("--model-path m", "--model-path Qwen/Qwen3-8B --host 0.0.0.0")
     (files / "warned.sh").write_text(text)
@@ -85,6 +86,7 @@ def test_files_beside_the_text(files: Path) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_the_suffix_decides_and_each_spelling_of_the_option_counts(files: Path) -> None:
     words = ("-o", "x.sarif", "--output", "j.xml", "--output-file", "x.json")
     assert lint(files, "bad.sh", *ENGINE, *words).returncode == 1
@@ -99,10 +101,11 @@ def test_an_old_file_does_not_stay_where_there_is_nothing_to_check(files: Path) 
     assert json.loads((files / "x.sarif").read_text())["runs"][0]["results"] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ("out.pdf", "write --output json=out.pdf"),
+        ("out.pdf", "use --output json=out.pdf"),
         ("pdf=out.pdf", "the formats are text, concise"),
         ("sarif=", "not in the form FORMAT=FILE"),
         ("sarif=nowhere/out.sarif", "no such directory: nowhere"),
@@ -147,6 +150,7 @@ def test_a_full_disk_is_told(files: Path) -> None:
     assert done.returncode == 2 and "cannot write /dev/full: No space left" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_link_stays_one(files: Path) -> None:
     (files / "real.json").write_text("old")
     (files / "link.json").symlink_to("real.json")

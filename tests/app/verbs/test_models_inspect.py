@@ -79,6 +79,7 @@ def test_a_whole_model_is_a_draft_beside_a_target(models: dict[str, Path]) -> No
     assert json.loads(beside.stdout)["algorithm"] == "STANDALONE"
 
 
+@pytest.mark.thorough
 def test_the_version_counts(models: dict[str, Path], tmp_path: Path) -> None:
     model = read(models["llama-eagle3"])
     model.tensors = {

@@ -46,6 +46,7 @@ def test_two_names_are_refused_by_name(verb: str) -> None:
     assert "several recipes specified: mtp_glm46, cpu_ngram" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_recipe_in_the_place_of_a_verb_is_answered_with_the_command(tmp_path: Path) -> None:
     done = run("mtp_glm46", "--dry-run")
     assert done.returncode == 2

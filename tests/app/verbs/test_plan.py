@@ -378,12 +378,14 @@ def test_more_ranks_than_gpus_fail_the_plan() -> None:
     assert kind["hardware"] == "h200:16", "as many as are needed"
 
 
+@pytest.mark.thorough
 def test_a_value_from_the_environment_is_json() -> None:
     words = (RECIPE, "args.served_model_name=${oc.env:SERVED,qwen}", "--hardware", "h100")
     rows = {row["name"]: row for row in plan_json(*words)["arguments"]}
     assert rows["served_model_name"]["effective"] == "qwen"
 
 
+@pytest.mark.thorough
 def test_an_empty_default_of_a_variable_is_no_warning() -> None:
     done = plan(RECIPE, "args.served_model_name=${oc.env:SERVED,}", "--hardware", "h100")
     assert done.returncode == 0

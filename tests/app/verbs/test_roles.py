@@ -148,6 +148,7 @@ def test_a_role_that_there_is_not(tmp_path: Path) -> None:
     assert "has no roles" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_dry_run_shows_all_roles_or_one(tmp_path: Path) -> None:
     path = written(tmp_path)
     done = run("launch", path, "--dry-run")
@@ -245,6 +246,7 @@ def test_doctor_looks_at_one_role_and_judges_all(tmp_path: Path) -> None:
     assert "SPL820" in done.stdout
 
 
+@pytest.mark.thorough
 def test_migrate_carries_the_arguments_of_roles(tmp_path: Path) -> None:
     text = PD.replace("tp_size: 8", "cuda_graph_max_bs: 8").replace('"0.5.23"', '"0.5.9"')
     path = written(tmp_path, text)

@@ -164,6 +164,7 @@ def test_a_diagnosis_shows_none(
     assert part not in done.stdout + done.stderr, done.stdout
 
 
+@pytest.mark.thorough
 def test_a_diff_shows_none(tmp_path: Path) -> None:
     args = " ".join(f"--{n.replace('_', '-')} '{v}'" for n, (v, _) in ARGUMENTS.items())
     env = "".join(f"export {n}='{v}'\n" for n, (v, _) in SECRETS.items() if "\n" not in v)
@@ -213,6 +214,7 @@ def test_a_crash_file_is_private_and_has_none(tmp_path: Path) -> None:
     shows_none(file.read_text() + done.stderr)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("value", HARMLESS.values())
 def test_harmless_values_are_shown(value: str, tmp_path: Path) -> None:
     log = tmp_path / "engine.log"

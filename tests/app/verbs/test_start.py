@@ -36,6 +36,7 @@ def loaded(*words: str) -> set[str]:
     return set(done.stderr.split())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", [["--version"], ["--help"]])
 def test_little_is_loaded_for_little(words: list[str]) -> None:
     found = loaded(*words)
@@ -44,6 +45,7 @@ def test_little_is_loaded_for_little(words: list[str]) -> None:
         assert not [name for name in found if name.startswith("rich")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("line", ["speclaunch ", "speclaunch launch --e", "speclaunch lint --e"])
 def test_a_completion_loads_no_rules_and_no_launcher(line: str) -> None:
     environment = {**os.environ, "_SPECLAUNCH_COMPLETE": "bash"}

@@ -43,6 +43,7 @@ def test_keys_are_renamed_converted_and_removed() -> None:
     assert again.text == migration.text and not again.problems
 
 
+@pytest.mark.thorough
 @rows(
     "text",
     [

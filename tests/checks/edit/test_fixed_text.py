@@ -312,6 +312,7 @@ CONFIG = (
 )
 
 
+@pytest.mark.thorough
 def test_a_file_for_config() -> None:
     def changed(**values: Any) -> str:
         return fixed(CONFIG, fix(**values), "server.yaml")

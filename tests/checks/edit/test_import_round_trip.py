@@ -74,6 +74,7 @@ def test_slime_says_the_gpus_at_every_version(version: str, tmp_path: Path) -> N
     assert args["tp_size"] == 4 and "tensor_parallel_size" not in args
 
 
+@pytest.mark.thorough
 def test_an_argument_that_was_lost_is_seen() -> None:
     invocation, found = imported(SCRIPT)
     args = {name: line for name, line in found.args.items() if name != "port"}
@@ -115,6 +116,7 @@ NESTED = [
 ]
 
 
+@pytest.mark.thorough
 @over(NESTED)
 def test_nested_defaults_are_proven(case: tuple[str, str]) -> None:
     """One import of these was refused as a bug of ours."""
@@ -153,6 +155,7 @@ services:
 """
 
 
+@pytest.mark.thorough
 @over([("x.yml.j2", COMPOSE), ("x.yaml", HELM), ("compose.yaml", MARKED)], lambda case: case[0])
 def test_templated_names_of_variables_are_left_out(case: tuple[str, str]) -> None:
     name, text = case

@@ -64,12 +64,14 @@ def test_a_secret_around_the_change_is_left_out(between: int, tmp_path: Path) ->
     assert script.read_text().count(NEW) == 1 and KEY in script.read_text()
 
 
+@pytest.mark.thorough
 def test_a_stand_in_is_shown_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(f"{START} {OLD} --api-key EMPTY --dtype auto\n")
     done = migrate(tmp_path, "run.sh", "--diff")
     assert "--api-key EMPTY" in done.stdout and "patch" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_recipes_too(tmp_path: Path) -> None:
     recipe = f"args:\n  model_path: m\n  cuda_graph_max_bs: 8\n  api_key: {KEY}\n"
     (tmp_path / "mine.yaml").write_text(recipe)

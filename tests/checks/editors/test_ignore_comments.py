@@ -64,6 +64,7 @@ spec:
 """
 
 
+@pytest.mark.thorough
 def test_folded_scripts_of_kubernetes_gain_no_word(tmp_path: Path) -> None:
     text = f"{POD}    - >-\n      {COMMAND.replace(' --tp', chr(10) + '      --tp')}\n"
     after = offered(tmp_path, "pod.yaml", text)
@@ -86,6 +87,7 @@ def test_a_literal_script_gains_a_comment_and_nothing_else(tmp_path: Path) -> No
     assert after == text.replace("python3", f"# {SAID}\n      python3")
 
 
+@pytest.mark.thorough
 def test_a_tag_that_only_the_tool_knows_is_no_obstacle(tmp_path: Path) -> None:
     text = f"serve:\n  before_script:\n  - !reference [.setup, script]\n  script:\n  - {COMMAND}\n"
     after = offered(tmp_path, ".gitlab-ci.yml", text)

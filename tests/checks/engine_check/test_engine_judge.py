@@ -69,6 +69,7 @@ def test_a_worker_that_fails_fails_one_question_alone(
     assert told in failed.why
 
 
+@pytest.mark.thorough
 def test_a_fork_has_a_worker_of_its_own(
     judge: EngineJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

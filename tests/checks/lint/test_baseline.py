@@ -177,6 +177,7 @@ def by_message(old: Place) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_a_baseline_of_format_1_still_counts_and_is_written_anew(old: Place) -> None:
     path = by_message(old)
     assert json.loads(path.read_text())["version"] == 1

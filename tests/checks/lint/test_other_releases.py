@@ -88,6 +88,7 @@ def test_commands_of_a_file_are_judged_by_themselves(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_where_a_version_is_known_the_verdict_is_exact(tmp_path: Path) -> None:
     path = script(tmp_path, "--cuda-graph-max-bs 8")
     for found in (report(path, "0.5.21"), report(path, installed="0.5.21")):

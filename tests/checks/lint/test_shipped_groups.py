@@ -43,6 +43,7 @@ def where(one: dict[str, Any]) -> tuple[str, int, int]:
     return one["path"], one["line"], one["column"]
 
 
+@pytest.mark.thorough
 def test_it_stands_at_the_entry_that_chooses_the_group(place: Place) -> None:
     place.write("r.yaml", PLAIN)
     found = told(place)

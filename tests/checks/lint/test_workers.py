@@ -76,6 +76,7 @@ def test_four_processes_find_the_same(place: Place) -> None:
     assert place.lint("--jobs", "4", *ALL) == fresh
 
 
+@pytest.mark.thorough
 def test_what_stops_a_lint_stops_it_with_processes_too(place: Place) -> None:
     place.write("recipes/speclaunch.toml", "[assumed]\n")
     fresh = place.fresh("--jobs", "1", *ALL)

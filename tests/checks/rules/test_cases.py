@@ -85,6 +85,7 @@ def fixed(case: Case, fix: Fix) -> Case:
     )
 
 
+@pytest.mark.thorough
 @of_each_rule
 def test_its_own_fix_works(path: Path) -> None:
     def check(case: Case) -> None:

@@ -38,6 +38,7 @@ def test_what_is_deep_is_refused(name: str) -> None:
             read(DEEP[name])  # type: ignore[no-untyped-call]
 
 
+@pytest.mark.thorough
 def test_what_has_too_many_values_is_refused_before_there_are_nodes() -> None:
     with pytest.raises(BoundsError, match=f"more than {MAX_NODES} values"):
         compose_node("[" + "a," * (3 * MAX_NODES) + "]")

@@ -261,6 +261,7 @@ def test_a_group_file_without_its_package_line_is_told_so(own: Path) -> None:
     assert problem.help is not None and "# @package args" in problem.help
 
 
+@pytest.mark.thorough
 def test_a_group_that_the_recipe_does_not_choose(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("defaults:\n  - base\nargs: {}\n")

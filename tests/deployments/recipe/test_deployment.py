@@ -59,6 +59,7 @@ def same(values: dict[str, Any]) -> bool:
     return True
 
 
+@pytest.mark.thorough
 def test_the_table_of_keys_is_that_of_the_schema() -> None:
     """`python tools/section_table.py` writes it."""
     done = subprocess.run([sys.executable, "tools/section_table.py", "--check"], cwd=ROOT)

@@ -76,6 +76,7 @@ def test_every_recipe_that_ships_is_accepted_for_every_release_it_is_for(path: P
         assert complaints(document, version) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", OPTIONS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_option_of_a_group_is_accepted(path: Path) -> None:
     written = path.read_text()
@@ -247,6 +248,7 @@ def test_what_stands_for_a_value_is_accepted(document: dict[str, Any]) -> None:
     assert complaints(document) == []
 
 
+@pytest.mark.thorough
 def test_groups_of_your_own_are_known_by_their_directory(tmp_path: Path) -> None:
     (tmp_path / "team").mkdir()
     (tmp_path / "team" / "blue.yaml").write_text("# @package args\nport: 1\n")

@@ -306,6 +306,7 @@ def test_a_lock_is_no_recipe_name(tmp_path: Path, own: Path) -> None:
     assert "mine.lock" not in recipe_names([tmp_path])
 
 
+@pytest.mark.thorough
 def test_overrides_in_a_lock_belong_to_its_recipe(own: Path) -> None:
     path, _ = written(own.parent, str(own), "args.mem_fraction_static=0.5")
     _, same = lock_and_recipe(load(str(own)))
@@ -322,6 +323,7 @@ def test_overrides_in_a_lock_belong_to_its_recipe(own: Path) -> None:
     assert found.found == "0.7"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "is_same"),
     [

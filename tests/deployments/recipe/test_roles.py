@@ -171,6 +171,7 @@ def test_a_variable_that_is_not_set_is_that_of_its_role(
     assert not context.nodes.known
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("old", "new", "message", "line", "help_"),
     [
@@ -281,6 +282,7 @@ def test_the_quick_way_is_that_of_hydra(tmp_path: Path, overrides: tuple[str, ..
     assert dict(found.provenance.places) == dict(expected.provenance.places)
 
 
+@pytest.mark.thorough
 def test_overrides_count_for_their_role_or_for_all(tmp_path: Path) -> None:
     path = written(tmp_path)
     found = roles(load(path, ["args.page_size=16", "roles.decode.args.tp_size=4"]))

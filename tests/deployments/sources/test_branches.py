@@ -188,6 +188,7 @@ BODIES = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @given(BODIES)
 def test_a_literal_command_behind_any_branches_is_found(parts: list[str]) -> None:
     before = "".join(parts)

@@ -255,6 +255,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @given(st.lists(PIECES, max_size=25))
 def test_any_document_is_read(pieces: list[str]) -> None:
     for name in ("x.md", "x.rst", "x.ipynb"):

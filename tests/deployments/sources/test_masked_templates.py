@@ -100,6 +100,7 @@ def test_what_stands_in_the_branch_of_the_command_is_known() -> None:
     assert said(first)["2"] and said(second)["4"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "text"), [("templates/x.yaml", HELM), ("run.sh.j2", JINJA)])
 def test_a_template_is_judged_without_false_errors(name: str, text: str, tmp_path: Path) -> None:
     file = name.rpartition("/")[2]

@@ -285,6 +285,7 @@ def test_a_trainers_own_launcher() -> None:
     assert said(found) == "--mem-fraction-static 0.8"
 
 
+@pytest.mark.thorough
 def test_findings_have_their_places(tmp_path: Path) -> None:
     text = HEAD + PROGRAM.replace("--port", "--prot")
     (finding,) = [one for one in lint_text(text, "x.py", tmp_path) if one.severity == "error"]

@@ -112,6 +112,7 @@ def test_what_is_not_set_here_comes_from_the_secret(tmp_path: Path) -> None:
     assert env["WHERE"]["value"] == "/a/$(UNSET_DIR)"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("target", "address", "rank"),
     [
@@ -444,6 +445,7 @@ def test_what_a_target_cannot_carry_is_refused(
     assert why in done.stderr and help_ in done.stderr.split("help:", 1)[1]
 
 
+@pytest.mark.thorough
 def test_one_role_is_rendered_alone_and_into_a_file(tmp_path: Path) -> None:
     recipe = deployments.write(tmp_path, "prefill_decode")
     out = tmp_path / "out.sh"

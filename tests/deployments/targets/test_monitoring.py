@@ -268,6 +268,7 @@ def test_promtool_accepts_the_rules_of_several_roles(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_rules_and_tests_of_roles_are_told_apart() -> None:
     renderer, found = PrometheusRulesRenderer(), assembled(None, "pd_mtp_deepseek_v3")
     for group in yaml.safe_load(rendered(renderer, found))["groups"]:

@@ -66,6 +66,7 @@ def test_a_deployment_renders_soundly(name: str, target: str, tmp_path: Path) ->
     nothing_new(recipe, recipe, target, "0.5.23", tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_rendered_text_that_somebody_spoils_is_noticed(tmp_path: Path) -> None:
     """The test can fail: ranks of one server with other words are two engines."""
     recipe = str(deployments.write(tmp_path, "several_hosts"))

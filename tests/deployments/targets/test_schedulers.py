@@ -350,6 +350,7 @@ def test_what_a_target_cannot_carry_is_said(target: str, overrides: list[str], s
     assert said in str(refused.value)
 
 
+@pytest.mark.thorough
 def test_a_container_sees_the_caches(tmp_path: Path) -> None:
     words = ["++deploy.image=lmsysorg/sglang:v0.5.23", "++deploy.model_cache=/scratch/models"]
     text = text_of("slurm", "mtp_deepseek_v3", *words)

@@ -82,6 +82,7 @@ def test_deployments_of_several_parts_are_valid(
     assert again.stdout == done.stdout
 
 
+@pytest.mark.thorough
 def test_a_wrong_field_is_noticed_by_what_judges() -> None:
     """The judges can fail."""
     text = yaml.safe_dump(

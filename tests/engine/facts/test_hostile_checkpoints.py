@@ -220,6 +220,7 @@ ODD_FILES: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("kind", ODD_FILES)
 @pytest.mark.parametrize("name", [*FILES, "model.safetensors", "vocab.json"])

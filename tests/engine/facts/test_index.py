@@ -28,6 +28,7 @@ def found(name: str) -> Checkpoint | UnknownFact:
     return find_checkpoint(name, INDEX, environment=NOWHERE)
 
 
+@pytest.mark.thorough
 def test_enough_are_known() -> None:
     whole = [one for name in NAMES if isinstance(one := found(name), Checkpoint) and not one.unread]
     assert len(NAMES) >= 400

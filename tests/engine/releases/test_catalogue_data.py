@@ -100,6 +100,7 @@ def test_an_unchanged_new_version_changes_only_the_head() -> None:
     assert before[1:] == after[1:]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["arguments", "variables"])
 def test_shipped_files_are_in_normal_form(name: str) -> None:
     text = (DATA / f"{name}.json").read_text("utf-8")

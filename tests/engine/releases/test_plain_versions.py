@@ -52,6 +52,7 @@ def _written() -> set[str]:
     }
 
 
+@pytest.mark.thorough
 def test_every_specifier_of_the_code() -> None:
     specifiers = _written()
     assert len(specifiers) > 50

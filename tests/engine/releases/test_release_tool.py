@@ -56,6 +56,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.thorough
 def test_all_data_of_the_repository_hold_the_same_releases(release: ModuleType) -> None:
     assert release.unequal() == []
 

@@ -108,6 +108,7 @@ def test_all_held_releases_count_where_none_is_named() -> None:
     assert found("google/gemma-3-1b-it", versions=()).versions == held_versions()
 
 
+@pytest.mark.thorough
 def test_the_memory_of_each_way() -> None:
     listed = found("Qwen/Qwen3-8B", "h100:1", ("0.5.23",))
     ngram = way(listed, None, SpeculationMethod.NGRAM).memory
@@ -121,6 +122,7 @@ def test_the_memory_of_each_way() -> None:
     assert ngram.tokens > block.tokens > small.tokens
 
 
+@pytest.mark.thorough
 def test_a_draft_of_which_nothing_is_known_has_no_cost_and_says_why() -> None:
     listed = found("Qwen/Qwen3-8B", "h100:1", ("0.5.23",))
     unknown = next(one for one in listed.ways if one.way.draft == "Tengyunw/qwen3_8b_eagle3").memory

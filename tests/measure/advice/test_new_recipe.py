@@ -94,6 +94,7 @@ def written(target: str, hardware: str, version: str) -> NewRecipe | None:
         raise
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("target", "hardware", "version"), ALL)
 def test_what_is_written_is_clean_and_fits(
     target: str, hardware: str, version: str, tmp_path: Path
@@ -147,6 +148,7 @@ def test_every_value_has_its_reason_and_the_recipe_says_what_it_rests_on() -> No
     assert "tp_size" in text or "model: deepseek_v3" in text  # ours, which says tp_size 8
 
 
+@pytest.mark.thorough
 def test_the_same_question_has_the_same_answer() -> None:
     again = new_recipe(wanted("Qwen/Qwen3-8B", "h100:1"))
     assert again.text == made("Qwen/Qwen3-8B", "h100:1").text
@@ -173,6 +175,7 @@ def test_a_way_that_the_target_does_not_have_is_refused() -> None:
         new_recipe(wanted("Qwen/Qwen3-8B", "h100:1", draft="o/none"))
 
 
+@pytest.mark.thorough
 def test_what_cannot_fit_says_how_much_it_needs() -> None:
     with pytest.raises(NotWrittenError) as caught:
         new_recipe(wanted("deepseek-ai/DeepSeek-V3", "h100:8"))

@@ -97,6 +97,7 @@ def test_another_exports_draft_says_so() -> None:
     assert way.why == "published for o/base, another export of the same model as o/target"
 
 
+@pytest.mark.thorough
 def test_published_acceptance_ranks_the_ways_of_the_index() -> None:
     """Each number names its source and conditions; nothing measured is below what is not."""
     targets = 0

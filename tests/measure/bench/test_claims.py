@@ -59,6 +59,7 @@ def test_a_deployment_against_itself_is_seldom_claimed_to_differ(cells: int) -> 
     assert wrong <= 20  # 10 are to be expected
 
 
+@pytest.mark.thorough
 def test_a_difference_that_is_there_is_found() -> None:
     claims = [simulated(Random(seed), 1.3).claim for seed in range(100)]
     assert claims.count(SpeedClaim.PAYS) >= 80

@@ -189,6 +189,7 @@ def test_an_engine_that_was_started_again_ends_the_comparison() -> None:
     assert engines.up == set()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lives", [True, False])
 def test_a_generator_that_fails_because_its_engine_ended_is_told_so(
     lives: bool, monkeypatch: pytest.MonkeyPatch

@@ -43,6 +43,7 @@ def test_an_engine_is_launched_on_its_port_and_left_in_peace() -> None:
     assert (order.url, order.key) == (None, "")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("word", ["args.port=30020", "++args.port=30020", "~args.port"])
 def test_a_port_of_the_command_line_gives_way_to_that_of_the_measurement(word: str) -> None:
     words = ["recipe=eagle3_llama8b", word, "launch.restart.policy=auto"]
@@ -56,6 +57,7 @@ def test_a_port_of_the_command_line_gives_way_to_that_of_the_measurement(word: s
     assert [one for one in plain.order(31001).words if "port" in one] == ["args.port=31001"]
 
 
+@pytest.mark.thorough
 def test_the_baseline_takes_no_override_of_speculation() -> None:
     words = ["recipe=eagle3_llama8b", "args.speculative_num_steps=5", "++args.tp_size=2"]
     plain = baseline(NONE, words, candidate(words, ASKED), ASKED)

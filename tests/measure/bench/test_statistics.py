@@ -24,6 +24,7 @@ def test_other_confidences_have_other_quantiles() -> None:
     assert quantile(0.90, 7) == pytest.approx(1.895, abs=0.001)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pairs", [3, 5, 8])
 def test_an_interval_holds_the_truth_as_often_as_it_says(pairs: int) -> None:
     random, truth, held = Random(pairs), 1.3, 0
@@ -43,6 +44,7 @@ def test_the_same_against_itself_is_claimed_to_differ_at_the_rate_that_is_said()
     assert claimed <= 32  # 20 are to be expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("starts", [3, 5])
 def test_starts_that_differ_are_claimed_to_differ_at_the_rate_that_is_said(starts: int) -> None:
     """Engines a few percent apart, whatever is measured when: no round tells of it."""

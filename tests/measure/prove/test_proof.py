@@ -214,6 +214,7 @@ def test_fewer_questions_than_connections() -> None:
     assert ProofServer(Cycle, 16).answers([], logprobs=False) == []
 
 
+@pytest.mark.thorough
 def test_samples_are_compared_from_the_second_token_on() -> None:
     server = ProofServer(Cycle, 4)
     mine = sampled(server, QUESTIONS[:2], 12)

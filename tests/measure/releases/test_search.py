@@ -44,6 +44,7 @@ def run(
         probes.append(ReleaseProbe(due.probe, verdict))
 
 
+@pytest.mark.thorough
 @rows("count", range(2, 30))
 def test_every_pair_is_found_within_the_bound(count: int) -> None:
     for first in range(1, count):

@@ -53,6 +53,7 @@ def script(folder: Path, *options: str, name: str = "run.sh") -> str:
     return str(path)
 
 
+@pytest.mark.thorough
 def test_nothing_that_differs_is_safe() -> None:
     found = one("recipe=eagle3_llama8b", "0.5.23", "0.5.20")
     assert (found.verdict, found.reasons) == (UpgradeVerdict.SAFE, ())
@@ -96,6 +97,7 @@ def test_a_removed_flag_is_a_step_and_an_unknown_flag_is_not_safe(tmp_path: Path
     assert found.verdict is UpgradeVerdict.NOT_SAFE and "--no-such-flag" in found.reasons[0].text
 
 
+@pytest.mark.thorough
 def test_an_assumed_release_is_never_safe(tmp_path: Path) -> None:
     (found,) = file_upgrades(script(tmp_path), settings("0.5.23", None))
     assert found.verdict is UpgradeVerdict.UNKNOWN
@@ -166,6 +168,7 @@ def test_two_servers_alike_are_safe() -> None:
     assert ran() == ()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("changes", "aspect", "verdict", "text"),
     [
@@ -192,6 +195,7 @@ def test_what_only_the_new_server_shows(
     assert text in found.text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("before", "after", "verdict"),
     [

@@ -57,6 +57,7 @@ def test_an_engine_that_cannot_read_it_is_said() -> None:
         checked({"1": {"candidate_steps": [1]}}, sys.executable, {})
 
 
+@pytest.mark.thorough
 def test_the_words_that_have_the_engine_use_it_are_ones_that_it_takes(tmp_path: Path) -> None:
     """Steps that all candidates contain, a chain, and no error of any rule."""
     path = tmp_path / "steps.json"

@@ -60,6 +60,7 @@ def test_what_is_refused_before_any_start(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_another_algorithm_has_no_file_of_steps(tmp_path: Path) -> None:
     words = ("tune", "recipe=ngram_qwen7b", *BASE[2:], "--adaptive-config", "s.json")
     done = run(*words, cwd=tmp_path)

@@ -92,6 +92,7 @@ def test_the_recipes_own_setting_is_tried_first() -> None:
     assert next_trial(LATENCY, space, own, [], 10)[0] == own
 
 
+@pytest.mark.thorough
 def test_the_published_setting_is_tried_next_and_must_be_beaten() -> None:
     space, own, published = settings("EAGLE3"), DraftSetting(3, 1, 4), DraftSetting(5, 1, 6)
     measure, truth = machine(3)

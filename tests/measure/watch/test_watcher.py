@@ -218,6 +218,7 @@ def test_the_journal_has_baselines_events_and_a_drop(tmp_path: Path) -> None:
     assert "acceptance dropped" not in kinds(watched(FakeMetrics(verifications=1), run))
 
 
+@pytest.mark.thorough
 def test_baselines_of_the_lock_name_their_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,6 +360,7 @@ def test_a_server_that_is_no_engine_is_unreachable() -> None:
     assert kinds(record) == ["unreachable"]
 
 
+@pytest.mark.thorough
 def test_the_schema_is_that_of_the_documents() -> None:
     assert json.loads(SCHEMA.read_text()) == schema()
     document = WatchDocument(at="x", engines=[watched(FakeMetrics())])

@@ -84,6 +84,7 @@ def test_a_verification_gets_the_lengths_with_its_draft(release: str, tmp_path: 
     assert run(sys.executable, code, environment) == "(7, False) 3"
 
 
+@pytest.mark.thorough
 def test_only_the_choice_of_the_backend_sees_amx(tmp_path: Path) -> None:
     (tmp_path / "common.py").write_text("def cpu_has_amx_support(): return False\n")
     (tmp_path / "overrides.py").write_text("from common import cpu_has_amx_support\n")

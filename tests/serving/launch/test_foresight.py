@@ -65,6 +65,7 @@ def test_as_it_is_written_where_that_was_asked_for_or_fits() -> None:
     assert replace(unknown, facts=Facts(None, None, declare("rtx4090"))).predicted_rung() is None
 
 
+@pytest.mark.thorough
 def test_what_has_served_goes_first() -> None:
     from speclaunch.serving.launch import journal
 
@@ -112,6 +113,7 @@ def test_nothing_that_fits(policy: RecoveryPolicy) -> None:
     assert "no settings are predicted to fit" in found.help
 
 
+@pytest.mark.thorough
 def test_a_launch_says_it_and_writes_it_down(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -291,6 +291,7 @@ def test_a_lock_has_the_acceptance_length_of_its_launch(machine: Machine) -> Non
         assert lock is not None and lock.certificates == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("word", "stored"),
     [

@@ -62,6 +62,7 @@ def test_what_a_version_cannot_be_told_is_refused() -> None:
         prepared().changed({"no_such_argument": 1})
 
 
+@pytest.mark.thorough
 def test_a_recipe_diff_gives_the_same_start() -> None:
     changes = {
         "mem_fraction_static": 0.65,

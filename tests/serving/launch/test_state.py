@@ -88,6 +88,7 @@ def test_the_second_is_told_who_was_first() -> None:
         end(first)
 
 
+@pytest.mark.thorough
 def test_what_a_killed_launch_held_is_free() -> None:
     first = hold("run-a", "gpu-3")
     assert [one.pid for one in running_launches()] == [first.pid]

@@ -84,6 +84,7 @@ def test_what_a_page_says() -> None:
     assert "pays" not in refused
 
 
+@pytest.mark.thorough
 def test_bounds_and_acceptance_that_is_made_up_are_told() -> None:
     found = made(within=(Bound("e2el", 900.0),))
     assert found.cells[0].goodput is not None
@@ -96,6 +97,7 @@ def test_bounds_and_acceptance_that_is_made_up_are_told() -> None:
         assert "simulates acceptance" in said.replace("\\", "")
 
 
+@pytest.mark.thorough
 def test_a_page_is_the_same_for_the_same_certificate() -> None:
     found = made()
     again = msgspec.json.decode(msgspec.json.encode(found), type=CertificateDocument)

@@ -14,6 +14,7 @@ from tests.support.app.output.bench.made import made
 ONCE = "the intervals exclude variation between starts"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", [certificate_markdown, certificate_page])
 def test_one_start_is_said_and_several_are_not_blamed(form: object) -> None:
     assert callable(form)

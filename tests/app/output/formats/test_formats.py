@@ -117,6 +117,7 @@ class TestGithub:
         assert between == ["x", "::error::y"] and last == f"::{token}::" and len(token) == 32
         assert formats_services.without_commands("x") != formats_services.without_commands("x")
 
+    @pytest.mark.thorough
     def test_the_summary_is_short(self) -> None:
         made = [finding("a.sh", at, message="m" * 5000) for at in range(1, 5000)]
         told = formats_services.summary(FormatInput(report(*made)))

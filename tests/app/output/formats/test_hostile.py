@@ -222,6 +222,7 @@ def test_of_nothing_there_is_a_document(name: str) -> None:
     (JUnitXml.fromstring if name == "junit" else json.loads)(text.encode())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "text"])
 def test_very_long_messages(name: str) -> None:
     long = finding("a.sh", 1, message="long " * 200_000)

@@ -122,6 +122,7 @@ def test_ranks_without_a_gpu_fit_nothing() -> None:
     assert "tp_size=16 needs 16 GPUs on one machine, but h200 has 8" in found.suggestion.why
 
 
+@pytest.mark.thorough
 def test_an_assumed_load_is_stated_with_the_new_command() -> None:
     found = advice(*asked(hardware="h100"))
     assert found.best.fit is Fit.FITS and found.command is not None

@@ -77,6 +77,7 @@ def test_on_a_terminal(width: int, terminal: bool) -> None:
     assert "What fits" not in shown(show_plan, planned())
 
 
+@pytest.mark.thorough
 def test_on_a_page_and_as_json() -> None:
     page = plan_page(having(WORKS))
     assert "<ins>+ mem_fraction_static: 0.87</ins>" in page

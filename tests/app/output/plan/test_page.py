@@ -139,6 +139,7 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
+@pytest.mark.thorough
 def test_whatever_comes_from_a_recipe_is_data(tmp_path: Path) -> None:
     recipe = tmp_path / "<b>evil&.yaml"
     recipe.write_text(

@@ -60,6 +60,7 @@ def test_there_is_enough_to_compare() -> None:
     assert len(POOLS) >= 20 and len(LOADED) >= 15
 
 
+@pytest.mark.thorough
 @rows("name", CASES)
 def test_free_memory_and_weights(name: str) -> None:
     """Weights within 1 % and what the allocator rounds; the draft's with what it frees later."""
@@ -73,6 +74,7 @@ def test_free_memory_and_weights(name: str) -> None:
     assert draft / GIB == pytest.approx(sum(drafts), abs=0.08)
 
 
+@pytest.mark.thorough
 @rows("name", POOLS)
 def test_pools(name: str) -> None:
     """Within 0.4 %; a pool of 0.4 GiB that 62 GiB of weights leave, within 20 %."""
@@ -91,6 +93,7 @@ def test_resolved_values() -> None:
         assert {key: plan.value(key) for key in resolved} == resolved, name
 
 
+@pytest.mark.thorough
 @rows("name", LOADED)
 def test_graphs_and_activations(name: str) -> None:
     """What was needed lies between the best case and the likely bound; none is predicted to fail."""

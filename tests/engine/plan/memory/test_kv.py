@@ -413,6 +413,7 @@ HOSTILE: tuple[Any, ...] = (
 )
 
 
+@pytest.mark.thorough
 @rows("seed", range(40))
 def test_no_config_makes_it_crash(seed: int) -> None:
     """Values of every kind at every key: a size, or UnknownValueError."""

@@ -39,6 +39,7 @@ def test_config_tells_what_the_index_says(name: str) -> None:
     assert counted(name) == pytest.approx(MODELS[name]["total_bytes"], rel=0.02)
 
 
+@pytest.mark.thorough
 def test_most_are_exact_to_the_byte() -> None:
     off = {name for name, entry in MODELS.items() if counted(name) != entry["total_bytes"]}
     assert off == {
@@ -359,6 +360,7 @@ HOSTILE: tuple[Any, ...] = (
 )
 
 
+@pytest.mark.thorough
 @rows("seed", range(40))
 def test_no_config_makes_it_crash(seed: int) -> None:
     """Values of every kind at every key: a size that is no less than 0, or UnknownValueError."""
@@ -412,6 +414,7 @@ def test_every_matrix_of_a_layer_has_its_stage() -> None:
 _MODULE = st.lists(st.sampled_from(["a", "b", "ab", ""]), min_size=1, max_size=4).map(".".join)
 
 
+@pytest.mark.thorough
 @given(st.lists(_MODULE, max_size=4), _MODULE)
 def test_few_names_are_looked_for_as_many_are(names: list[str], module: str) -> None:
     many = frozenset(names) | {f"other{number}" for number in range(20)}

@@ -47,6 +47,7 @@ def test_a_cause_says_everything(cause: Cause) -> None:
         assert known is not None and known.current, argument
 
 
+@pytest.mark.thorough
 @rows("version", held_versions())
 def test_a_remedy_has_a_step_in_every_version_of_its_cause(version: str) -> None:
     catalogue = load(version)

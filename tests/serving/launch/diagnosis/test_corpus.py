@@ -15,11 +15,12 @@ from speclaunch.serving.launch.diagnosis.causes import CATALOGUE
 from speclaunch.serving.launch.diagnosis.diagnose import diagnose
 from speclaunch.serving.launch.diagnosis.interface import Diagnosis
 from tests.serving.launch.diagnosis.healthy import others, starts
+from tests.support.corpora.cases import LOADER
 from tests.support.loops import over
 from tools import failure_texts
 
 CORPUS = Path(__file__).parent / "corpus"
-LABELS: dict[str, dict[str, Any]] = yaml.safe_load((CORPUS / "labels.yaml").read_text())
+LABELS: dict[str, dict[str, Any]] = yaml.load((CORPUS / "labels.yaml").read_text(), LOADER)
 
 
 def read(name: str, **known: Any) -> Diagnosis:
@@ -32,6 +33,7 @@ def fraction(found: Diagnosis) -> str:
     return way.value if way is not None else "none"
 
 
+@pytest.mark.thorough
 @over(LABELS)
 def test_each_log_is_diagnosed_as_it_is_labelled(name: str) -> None:
     label, found = LABELS[name], read(name)
@@ -49,6 +51,7 @@ def test_each_log_is_diagnosed_as_it_is_labelled(name: str) -> None:
         assert found.line is not None and found.line_number is not None
 
 
+@pytest.mark.thorough
 @over(LABELS)
 def test_knowing_the_version_changes_nothing(name: str) -> None:
     label, found = LABELS[name], read(name, version=LABELS[name]["engine"])
@@ -57,6 +60,7 @@ def test_knowing_the_version_changes_nothing(name: str) -> None:
     assert found.version == label["engine"]
 
 
+@pytest.mark.thorough
 @over([name for name in LABELS if LABELS[name]["cause"]])
 def test_a_cause_holds_for_the_version_that_printed_it(name: str) -> None:
     cause = read(name).cause
@@ -64,6 +68,7 @@ def test_a_cause_holds_for_the_version_that_printed_it(name: str) -> None:
     assert cause.versions.contains(LABELS[name]["engine"], prereleases=True)
 
 
+@pytest.mark.thorough
 @over([name for name in LABELS if LABELS[name]["cause"]])
 def test_the_quoted_line_stands_where_it_is_said_to_stand(name: str) -> None:
     found = read(name)
@@ -73,6 +78,7 @@ def test_the_quoted_line_stands_where_it_is_said_to_stand(name: str) -> None:
     assert found.line.startswith(there)
 
 
+@pytest.mark.thorough
 @over([name for name in LABELS if LABELS[name]["origin"] in ("cpu-engine", "gpu")])
 def test_a_log_cut_short_gives_the_same_cause_or_none(name: str) -> None:
     lines = (CORPUS / f"{name}.log").read_text(errors="replace").splitlines(keepends=True)
@@ -110,6 +116,7 @@ def test_there_are_enough_logs_without_a_failure() -> None:
     assert len(HEALTHY) + len(OTHERS) >= 200
 
 
+@pytest.mark.thorough
 @over(HEALTHY)
 def test_a_start_that_serves_has_no_cause(name: str) -> None:
     found = diagnose(HEALTHY[name].splitlines(keepends=True))

@@ -198,6 +198,7 @@ def test_infeasible_is_explained_with_both_sides_and_what_else_would() -> None:
     assert "below" in found.why
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("why", [WARM_UP, BY_NAME["pool-exhausted"]], ids=lambda one: one.name)
 def test_a_limit_that_the_diagnosis_names_is_raised_and_nothing_else(why: Cause) -> None:
     args = {**CHAIN, "mem_fraction_static": 0.8, "max_total_tokens": 8}
