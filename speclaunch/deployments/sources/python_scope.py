@@ -128,6 +128,13 @@ class PythonProgram:
                         scope.names[name] = value
 
 
+def _ends(node: ast.stmt) -> bool:
+    """True if a statement ends the function or the program."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    is_exit = isinstance(call, ast.Call) and last_name(call.func) in ("exit", "_exit")
+    return is_exit or isinstance(node, (ast.Return, ast.Raise))
+
+
 _SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
 
 
@@ -234,6 +241,11 @@ class _Scope:
         is_early = isinstance(last, ast.Return) and self._is_listed(last.value)
         self._if = line if is_early else outer  # what follows is not in the list returned early
         self._forget(before, node.test)
+        if isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not) and _ends(last):
+            name = dotted(node.test.operand) or ""
+            value = self.names.get(name)
+            if isinstance(value, PythonText) and not value.text:
+                self.names[name] = None  # the program requires a value
 
     def _is_listed(self, node: ast.expr | None) -> bool:
         return isinstance(self.names.get(dotted(node) or "") if node else None, PythonList)

@@ -618,3 +618,19 @@ def test_an_engine_with_the_arguments_that_a_function_returns() -> None:
     other = MADE.replace("make", "other") + "def f():\n    sgl.Engine(**make(a))\n"
     for text in (MADE + other, MADE.replace("tp_size", "gpu_memory") + "sgl.Engine(**make(a))"):
         assert not read_python(HEAD + text, "x.py").invocations
+
+
+@rows(
+    "check, known",
+    [
+        ("if not MODEL:\n    print('no')\n    sys.exit(1)", False),
+        ("if not MODEL:\n    raise ValueError('no')", False),
+        ("if not MODEL:\n    print('no')", True),
+        ("if MODEL:\n    sys.exit(1)", True),
+    ],
+)
+def test_a_variable_that_a_program_requires(check: str, known: bool) -> None:
+    """A program that stops without a value never starts the server with its empty default."""
+    start = 'subprocess.run(["sglang", "serve", "--model-path", MODEL])'
+    found = read(f'MODEL = os.environ.get("MODEL", "")\n{check}\ndef serve():\n    {start}\n')
+    assert (found.words[1].text, found.words[1].evaluated) == ("" if known else "MODEL", known)
