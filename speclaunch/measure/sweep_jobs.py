@@ -200,7 +200,7 @@ class Folder(Struct, frozen=True):
         except OSError as error:
             raise LaunchError(
                 f"cannot write {self.path}: {error.strerror}",
-                help="choose another with --directory",
+                help="choose another directory with --directory",
             ) from error
 
     def planned(self) -> Planned:

@@ -265,7 +265,7 @@ def assumption(text: str) -> tuple[str, str]:
         raise InputError(
             Problem(
                 f"--assume {text}: not of the form NAME=ORGANIZATION/SIBLING",
-                help="write --assume my-org/Llama-3.1-8B-FP8=meta-llama/Llama-3.1-8B-Instruct",
+                help="use --assume my-org/Llama-3.1-8B-FP8=meta-llama/Llama-3.1-8B-Instruct",
             )
         )
     return name, other

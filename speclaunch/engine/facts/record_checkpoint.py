@@ -189,7 +189,7 @@ def publishable(config: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
 
 def _without(value: Any, left: set[str], depth: int) -> Any:
     if depth > _MOST_DEPTH:
-        raise UnreadableFileError(f"config.json is nested deeper than {_MOST_DEPTH}")
+        raise UnreadableFileError(f"config.json is nested deeper than {_MOST_DEPTH} levels")
     if isinstance(value, dict):
         found = {}
         for key, inner in value.items():
@@ -286,9 +286,7 @@ def store_facts(folder: Path, found: CheckpointFile) -> tuple[Path, bool]:
             return path, False
     data = text_of(found).encode("ascii")
     if len(data) > MOST_BYTES_OF_FILE:
-        raise UnreadableFileError(
-            f"the facts of {found.model} have {len(data)} bytes, more than {MOST_BYTES_OF_FILE}"
-        )
+        raise UnreadableFileError(f"the facts of {found.model} exceed {MOST_BYTES_OF_FILE} bytes")
     path.parent.mkdir(parents=True, exist_ok=True)
     refuse_a_way_out(folder, path)
     with replacing(path, data, 0o666) as temporary:

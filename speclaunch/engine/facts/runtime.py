@@ -434,7 +434,7 @@ def _named(requested: str) -> Path:
     if found is None:
         raise LaunchError(
             f"engine.python: {requested} is not a program",
-            help="set it to the path of a Python interpreter, or to its virtual environment",
+            help="set it to the path of a Python interpreter or a virtual environment",
         )
     return Path(found).absolute()  # not resolved: a virtual environment's python is a link
 

@@ -285,7 +285,7 @@ def must_be_inside(file: Path, directory: Path) -> None:
     if inside[0].parent.name == "snapshots" and is_directory(repository / "blobs"):
         inside.append(repository / "blobs")
     if not any(real.is_relative_to(folder) for folder in inside):
-        raise UnreadableFileError(f"{file.name} links outside its directory: not read")
+        raise UnreadableFileError(f"{file.name} links outside its directory and is not read")
 
 
 _MOST_SHAPES = 256

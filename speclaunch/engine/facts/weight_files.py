@@ -258,13 +258,13 @@ def parse(start: bytes, name: str) -> dict[str, Any]:
     """
     data = start[8:]
     if data.count(b'"data_offsets"') > MOST_TENSORS:
-        raise UnreadableFileError(f"{name} has more than {MOST_TENSORS} tensors: it is not read")
+        raise UnreadableFileError(f"{name} has more than {MOST_TENSORS} tensors, too many to read")
     try:
         found = parse_object(data, name)
     except UnreadableFileError as error:
         raise BrokenHeaderError(f"{error}") from None
     if len(found) > MOST_TENSORS:
-        raise UnreadableFileError(f"{name} has more than {MOST_TENSORS} tensors: it is not read")
+        raise UnreadableFileError(f"{name} has more than {MOST_TENSORS} tensors, too many to read")
     found.pop(METADATA, None)
     return found
 

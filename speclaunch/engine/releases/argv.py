@@ -509,7 +509,7 @@ def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:
         ArgvProblem(
             item.index,
             "the engine reads no file here: `--config` must be a separate argument",
-            "write `--config FILE`",
+            "use `--config FILE`",
         )
         for item in parsed
         if item.name == "config" and (item.written != "--config" or not item.value_indices)

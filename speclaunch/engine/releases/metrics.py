@@ -249,7 +249,7 @@ NOTES: Mapping[str, tuple[MetricNote, ...]] = {
     "total_retracted_reqs": (
         MetricNote(
             f"Retracted requests since the start. {_EVERY} A gauge that counts: use `delta`, or "
-            "`increase` for restarts.",
+            "`increase` across restarts.",
             "0.4.9.post6 managers/scheduler.py; 0.5.2 managers/scheduler_metrics_mixin.py",
         ),
     ),

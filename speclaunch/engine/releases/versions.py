@@ -199,5 +199,5 @@ def _with_local_part(text: str, requested: Version, name: str) -> ResolvedVersio
 
 def _unknown(message: str, held: Sequence[str]) -> UnknownVersion:
     return UnknownVersion(
-        Problem(message, help=f"known releases range from {held[0]} to {held[-1]} (the newest)")
+        Problem(message, help=f"name a release from {held[0]} to {held[-1]} (the newest)")
     )

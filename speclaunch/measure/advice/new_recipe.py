@@ -369,7 +369,7 @@ def _candidates(request: RecipeRequest) -> Sequence[Way]:
         if not ways:
             raise InputError(
                 f"no draft {request.draft} for {request.target.name} in the index",
-                help=f"`speclaunch drafts {request.target.name}` lists the drafts",
+                help=f"list the drafts: speclaunch drafts {request.target.name}",
             )
     if request.method is not None:
         method = plain(request.method)

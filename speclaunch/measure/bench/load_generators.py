@@ -187,7 +187,7 @@ def generator_interpreter(engine: str | None) -> EnginePython:
     if engine not in (None, runtime.sglang):
         raise LaunchError(
             f"the load generator needs SGLang {engine}; {runtime.interpreter} has {runtime.sglang}",
-            help="activate the environment with that version, or remove --engine",
+            help="activate an environment with that version, or remove --engine",
         )
     return EnginePython(str(runtime.interpreter), dict(os.environ))
 

@@ -252,7 +252,7 @@ def _refused(text: str, reason: str) -> InputError:
     return InputError(
         f"--goodput: {reason}",
         Place(COMMAND_LINE, text=f"--goodput {text}"),
-        "set milliseconds by metric (ttft, tpot, e2el): --goodput ttft=500,tpot=50",
+        "set bounds in milliseconds (ttft, tpot, e2el): --goodput ttft=500,tpot=50",
     )
 
 
@@ -462,7 +462,9 @@ def interval(
     three pairs, unequal lengths, or values not above 0.
     """
     if len(ours) != len(theirs) or len(ours) < LEAST_PAIRS:
-        raise ValueError(f"{len(ours)} and {len(theirs)} rounds; needs {LEAST_PAIRS} or more pairs")
+        raise ValueError(
+            f"{len(ours)} and {len(theirs)} rounds are not {LEAST_PAIRS} or more pairs"
+        )
     if min(*ours, *theirs) <= 0:
         raise ValueError("a round measured nothing")
     logs = of_starts(

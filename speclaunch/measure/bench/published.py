@@ -174,7 +174,7 @@ def speculation_profile(document: Document) -> dict[str, Any]:
     steps = sum(counts.values())
     if found is None or not steps or found.num_draft_tokens is None:
         raise InputError(
-            "a speculation profile needs verify steps by accepted draft tokens",
+            "a speculation profile needs counts of verify steps by accepted draft tokens",
             help="measure a speculative deployment whose engine reports them",
         )
     width = max(found.num_steps or found.num_draft_tokens - 1, 1)

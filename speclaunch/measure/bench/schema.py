@@ -341,7 +341,7 @@ def ratio_between(
     Raises ValueError if either has fewer than two samples.
     """
     if min(len(before), len(after)) < 2:
-        raise ValueError(f"{len(before)} and {len(after)} rounds: needs at least 2 of each")
+        raise ValueError(f"{len(before)} and {len(after)} rounds; at least 2 of each are needed")
     middle = fmean(after) - fmean(before)
     parts = [variance(sample) / len(sample) for sample in (after, before)]
     total = sum(parts)

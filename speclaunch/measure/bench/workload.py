@@ -107,7 +107,7 @@ def _texts(path: Path) -> tuple[str, ...]:
     if problems:
         raise InputError(problems)
     if not found:
-        raise InputError(f"{path}: no prompts", help=_FORM)
+        raise InputError(f"{path} has no prompts", help=_FORM)
     return tuple(found)
 
 

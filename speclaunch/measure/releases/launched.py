@@ -316,7 +316,7 @@ def interpreters(words: Sequence[str]) -> dict[str, str]:
         place = Place(COMMAND_LINE, text=f"--engine-python {word}")
         if not equals or not version or not path:
             raise InputError(
-                "not in the form VERSION=PATH", place, "write 0.5.20=/path/to/bin/python"
+                f"{word} is not of the form VERSION=PATH", place, "use 0.5.20=/path/to/bin/python"
             )
         if not Path(path).is_file():
             raise InputError(f"{path}: no such file", place)

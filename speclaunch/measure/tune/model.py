@@ -146,7 +146,7 @@ def possible(
         if not result.errors:
             found.append(setting)
     if not found:
-        raise InputError("no setting passes the rules", help="`speclaunch plan` shows why")
+        raise InputError("no setting passes the rules", help="see why with `speclaunch plan`")
     return tuple(found)
 
 

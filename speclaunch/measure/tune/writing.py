@@ -184,7 +184,7 @@ def elsewhere(change: Tuned, target: Path, config_dirs: Sequence[Path] = ()) -> 
     if here.get("args") != there.get("args"):
         raise InputError(
             f"{target}: its arguments would differ from those in {change.path.parent}",
-            help=f"write it next to {change.path}",
+            help=f"write the recipe next to {change.path}",
         )
     return text
 

@@ -114,7 +114,7 @@ def remove_engine(engine: CpuEngine) -> None:
     if (pid := _user(engine)) is not None:
         raise InstallError(
             f"process {pid} uses the CPU engine of SGLang {engine.release}",
-            "stop it first: speclaunch ps lists the engines",
+            "find it with `speclaunch ps` and stop it",
         )
     try:
         with locked(engine.lock):

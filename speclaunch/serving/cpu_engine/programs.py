@@ -221,7 +221,7 @@ def ensure_model(engine: CpuEngine, name: str) -> Path:
             if ended.status != 0:
                 raise InstallError(
                     f"the tiny model {name!r} could not be written: {ended.last_error()}",
-                    f"see the log; `{engine.install_command}` repairs the engine",
+                    f"see the log; repair the engine with `{engine.install_command}`",
                     engine.log,
                 )
     return folder

@@ -67,7 +67,7 @@ def new_run_dir(recipe: Recipe) -> Path:
         except OSError as error:
             raise LaunchError(
                 f"cannot create {path}: {error.strerror}",
-                help="choose a directory: launch.log_dir=…, or SPECLAUNCH_HOME",
+                help="set launch.log_dir or SPECLAUNCH_HOME to another directory",
             ) from error
         return path
     raise LaunchError(

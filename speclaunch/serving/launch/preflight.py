@@ -72,7 +72,7 @@ class PreflightResult(Struct, frozen=True):
         """Raise PreflightError if there are reasons against a start."""
         if not self.reasons:
             return
-        leave = "--ignore CODE skips a finding, " if self._errors else ""
+        leave = "--ignore CODE skips a finding; " if self._errors else ""
         raise PreflightError(
             f"{self.name} was not started: {self.reasons}",
             help=f"fix {'it' if len(self._errors) + len(self.absent) == 1 else 'them'}; "

@@ -418,6 +418,6 @@ def test_a_broken_own_catalogue_says_so(tmp_path: Path) -> None:
 
 def test_a_failed_add_leaves_nothing(package: Path, tmp_path: Path) -> None:
     (package / "srt" / "server_args.py").write_text("def broken(:\n")
-    with pytest.raises(InputError, match="can't be parsed"):
+    with pytest.raises(InputError, match="cannot be parsed"):
         add_from_package(package)
     assert not (tmp_path / "home").exists()

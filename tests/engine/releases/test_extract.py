@@ -480,7 +480,7 @@ def test_a_wheel_reads_like_a_directory(make: Make, tmp_path: Path) -> None:
 
 
 def test_unparsable_file(make: Make) -> None:
-    with pytest.raises(ExtractError, match=r"srt/server_args.py:2: can't be parsed"):
+    with pytest.raises(ExtractError, match=r"srt/server_args.py:2: cannot be parsed"):
         extract(make("x = 1\ndef broken(:\n"))
 
 

@@ -168,7 +168,7 @@ def mtp_layers(config: ModelConfig) -> Iterator[Matrix]:
     if count is None:
         count = int(config.architecture in _UNSAID_MTP)
     if count > config.layers:
-        what = "layers of multi-token prediction, more than other layers"
+        what = "layers of multi-token prediction, more than its other layers"
         raise UnknownValueError(f"{config.name} has {count} {what}")
     hidden = config.hidden
     for index in range(count):

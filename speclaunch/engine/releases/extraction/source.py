@@ -107,7 +107,7 @@ class PackageSource:
         except (SyntaxError, ValueError) as error:
             line = getattr(error, "lineno", None) or 1
             reason = getattr(error, "msg", None) or str(error)
-            raise ExtractError(f"{self.path}: {name}:{line}: can't be parsed: {reason}") from error
+            raise ExtractError(f"{self.path}: {name}:{line}: cannot be parsed: {reason}") from error
 
     def module_file(self, dotted: str) -> str | None:
         """Return the file of a dotted module name; None if this package does not contain it."""

@@ -294,7 +294,7 @@ class _Bounded:
                 if len(content) > _MOST_BYTES or time.monotonic() > until:
                     response.close()
                     raise ValueError(
-                        f"the server sent more than {_MOST_BYTES >> 20} MiB, or for longer than "
+                        f"the server sent more than {_MOST_BYTES >> 20} MiB or took longer than "
                         f"{_MOST_SECONDS:.0f} s"
                     )
             response._content = bytes(content)

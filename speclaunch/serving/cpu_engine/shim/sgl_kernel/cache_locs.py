@@ -93,7 +93,7 @@ def copy_all_layer_kv_cache_cpu(
 
 def _first(tensor: torch.Tensor, count: int, name: str) -> torch.Tensor:
     if tensor.numel() < count:
-        raise ValueError(f"{name} has {tensor.numel()} slots, {count} are needed")
+        raise ValueError(f"{name} has {tensor.numel()} slots, but {count} are needed")
     return tensor.view(-1)[:count]
 
 

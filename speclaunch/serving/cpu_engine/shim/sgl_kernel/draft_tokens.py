@@ -17,7 +17,7 @@ def fill_bonus_tokens_cpu(
     """
     lengths = accept_lens.to(torch.int64)
     if lengths.numel() and not 1 <= int(lengths.min()) <= int(lengths.max()) <= accept_stride:
-        raise ValueError(f"accept_lens {lengths.tolist()} outside 1..{accept_stride}")
+        raise ValueError(f"accept_lens {lengths.tolist()} are not all in 1..{accept_stride}")
     last = torch.arange(lengths.numel()) * accept_stride + lengths - 1
     bonus_tokens[: lengths.numel()] = accept_tokens.reshape(-1)[last].to(bonus_tokens.dtype)
 
@@ -36,7 +36,7 @@ def fill_accept_out_cache_loc_cpu(
     accepted = accepted[accepted > -1].to(torch.int64)
     packed = accept_out_cache_loc.view(-1)
     if packed.numel() < accepted.numel():
-        raise ValueError(f"{accepted.numel()} accepted slots, room for {packed.numel()}")
+        raise ValueError(f"{accepted.numel()} accepted slots do not fit in {packed.numel()}")
     packed[: accepted.numel()] = out_cache_loc.reshape(-1)[accepted].to(packed.dtype)
 
 

@@ -25,7 +25,9 @@ def reconstruct_indices_from_tree_mask(
     batch, n = int(batch_size), int(draft_token_num)
     mask = tree_mask.reshape(-1)
     if mask.numel() < batch * n * n:
-        raise ValueError(f"a mask of {mask.numel()} elements for {batch} trees of {n} nodes")
+        raise ValueError(
+            f"a mask of {mask.numel()} elements is too small for {batch} trees of {n} nodes"
+        )
     ancestors = mask[: batch * n * n].view(batch, n, n).bool().tril(-1)
     index = torch.arange(n)
     parent = torch.where(ancestors, index, -1).amax(-1)

@@ -48,7 +48,7 @@ def build_tree_kernel_efficient_cpu(
         sees[:, node] |= sees[requests, parent[:, node]]
     level = sees.sum(-1) - 1
     if batch and int(level.max()) > depth:
-        raise ValueError(f"a draft tree of {int(level.max())} levels after {depth} draft steps")
+        raise ValueError(f"a draft tree has {int(level.max())} levels after {depth} draft steps")
 
     tree_mask.view(-1)[: batch * n * n] = sees.view(-1).to(tree_mask.dtype)
     positions.view(batch, n).copy_(verified_seq_len[:, None] + level)
