@@ -59,7 +59,7 @@ _FRACTION = lazy(r"-?[0-9]+\.[0-9]+\Z", re.ASCII)
 _WORD = lazy(r"[A-Za-z/][A-Za-z0-9_./-]*\Z", re.ASCII)
 _OPTION = lazy(r"[A-Za-z][A-Za-z0-9_-]*\Z", re.ASCII)
 _OTHERWISE = frozenset({"null", "true", "false", "nan", "inf"})
-"""Words that Hydra does not read as text, in upper or lower case."""
+"""Words that Hydra does not read as text, regardless of case."""
 _CONSTANTS = {"null": None, "true": True, "false": False}
 _LONGEST = 4000
 """Maximum number of digits in a number; Python's own limit is 4300."""
@@ -222,7 +222,7 @@ def _final_package(node: _Node, header: str | None) -> str:
 
 
 def _comes_last(items: Sequence[_Item]) -> bool:
-    """True if the list's own config is merged after all other items."""
+    """True if the config with this defaults list is merged last."""
     here = [item for item in items if not item[2]]
     return bool(here) and ((None, _SELF, False) not in here or here[-1] == (None, _SELF, False))
 
@@ -242,7 +242,7 @@ _looked_at: dict[tuple[object, ...], tuple[str, ...]] = {}
 
 
 def _ground(search: tuple[Path, ...], items: tuple[_Item, ...]) -> _Ground:
-    """Return composed defaults items, cached until a file is added, removed or changed."""
+    """Return the composed items, cached until a file is added, removed or changed."""
     choice = (search, items)
     known = _looked_at.get(choice)
     found = _composed_ground(search, items, None if known is None else tuple(map(_stamp, known)))
@@ -330,7 +330,7 @@ def _own_values(file: SourceFile) -> dict[str, Any]:
 
 
 def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
-    """Merge `values` into `into`. Only mappings are merged recursively."""
+    """Merge `values` into `into`, recursively for mappings. Other values are replaced."""
     for key, value in values.items():
         old = into.get(key)
         if isinstance(value, dict):

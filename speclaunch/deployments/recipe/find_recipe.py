@@ -29,7 +29,7 @@ _MODEL = lazy(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yml)(?<!\.json)(?<!\.sh)")
 
 
 def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
-    """Return the recipes available by name. The user's own recipes take precedence."""
+    """Return recipe files by recipe name. The user's own recipes take precedence."""
     found: dict[str, Path] = {}
     for directory in recipe_dirs(config_dirs):
         for path in reads.below(directory, SUFFIX):
@@ -95,7 +95,7 @@ def no_recipe(words: Sequence[str], usage: str) -> Problem:
 
 
 def similar_file(path: str) -> str | None:
-    """Return `did you mean …?` for a missing file next to a similar name; else None."""
+    """Return `did you mean …?` if the directory of a missing file has a similar name; else None."""
     try:
         missing = expand_user(path)
         if reads.exists(missing) or not reads.is_dir(missing.parent):
@@ -186,7 +186,7 @@ def override_key(word: str) -> str:
 
 
 def shown_overrides(overrides: Sequence[str]) -> list[str]:
-    """Return the text of overrides with secrets redacted."""
+    """Return overrides with secrets redacted."""
     return [
         f"{key}={HIDDEN}" if equals and (is_secret_key(key) or holds_secret(value)) else word
         for word in overrides

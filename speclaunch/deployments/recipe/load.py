@@ -60,7 +60,7 @@ _OF_A_ROLE = ("replicas",)
 """Keys that only a role can have."""
 _MODE = "disaggregation_mode"
 SIDES = ("prefill", "decode")
-"""Roles whose name implies their `disaggregation_mode`."""
+"""Roles whose names imply their `disaggregation_mode`."""
 
 
 def role_names(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -329,7 +329,7 @@ class Recipe(Struct, frozen=True):
 
     @property
     def role(self) -> str | None:
-        """Role's name, or None."""
+        """Name of the role; None if the recipe is not a role."""
         return None if self.server_context is None else self.server_context.role
 
     @property
@@ -353,7 +353,7 @@ class Recipe(Struct, frozen=True):
         return Place(str(self.path)) if self.server_context is None else self.server_context.place
 
     def place(self, *keys: str | int) -> Place:
-        """Return the place of a value, or the recipe's first line."""
+        """Return the place of a value, or of the recipe's first line."""
         return self.provenance.find(keys) or Place(str(self.path))
 
     def require_environment(self) -> None:
@@ -480,7 +480,7 @@ def _validated(
 def _by_schema(
     known: dict[str, Any], composition: Composition, parent: Composition | None, role: str | None
 ) -> Deployment:
-    """Return the values validated by the schema. Raises InputError with its problems."""
+    """Return the values as a validated deployment. Raises InputError with all problems."""
     from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and seldom needed
 
     from speclaunch.deployments.recipe.schema import Deployment, problems  # noqa: PLC0415
@@ -515,7 +515,7 @@ def _below(values: Any, *keys: str) -> Any:
 
 
 def changed_args(args: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return server arguments with `changes`, which replace the same argument under any name."""
+    """Return `args` with `changes`, which replace the same arguments under any name."""
     found = dict(args)
     for name, value in changes.items():
         for other in [key for key in found if canonical(key) == canonical(name)]:
@@ -572,7 +572,7 @@ def require_host(recipe: Recipe) -> None:
 
 
 def fit_limits(recovery: Recovery) -> FitLimits:
-    """Return the settings that `recovery` lets a search change; all if recovery is off."""
+    """Return the limits that `recovery` sets for a search; the defaults if it is off."""
     if recovery.policy is RecoveryPolicy.OFF:
         return DEFAULT_LIMITS
     floors = {name: getattr(recovery.floors, name) for name in FitFloors.__struct_fields__}

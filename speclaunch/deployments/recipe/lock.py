@@ -1,4 +1,4 @@
-"""Record of a lock (the exact server that ran), and the differences from it.
+"""Records of locks (the exact servers that ran), and the differences between two records.
 
 A lock is a recipe with the section `lock`. Its arguments and variables are those of the server that
 ran, so it starts the same engine again. The section records everything that no argument fixes.
@@ -21,7 +21,7 @@ FORMAT = 1
 
 
 class LockedEngine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Engine, and every package installed next to it."""
+    """Engine, and every package installed with it."""
 
     version: str
     python: str = "unknown"
@@ -78,12 +78,12 @@ class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """`bench`, `prove`, `contract` or `smoke` (the first generation of the launch that wrote the
     lock)."""
     name: str = ""
-    """Folder of the stored result."""
+    """Directory name of the stored result."""
     date: str = ""
     """Day of the measurement; empty for `smoke`."""
     result: str = ""
     accept_length: float | None = None
-    """Measured acceptance length; absent in locks of earlier releases."""
+    """Measured acceptance length; None in locks of earlier releases."""
 
     @property
     def title(self) -> str:
@@ -160,7 +160,7 @@ class LockDifference(Struct, frozen=True):
     found: str | None
     place: Place | None = None
     refuses: bool = True
-    """False for a warning: the settings should serve despite the difference."""
+    """False if the settings should serve despite the difference, which is then a warning."""
 
     @property
     def message(self) -> str:
@@ -204,7 +204,7 @@ _REFUSES = ("name", "count", "memory_mib", "capability")
 
 
 def _facts(lock: Lock, roles: Collection[str]) -> Iterator[tuple[tuple[LockSubject, str], str]]:
-    """Yield a record's facts as text; checkpoint files only for `roles`."""
+    """Yield the name and text of each fact; checkpoint files only for `roles`."""
     yield (LockSubject.ENGINE, "SGLang"), lock.engine.version
     yield (LockSubject.ENGINE, "Python"), lock.engine.python
     for package in lock.engine.packages:

@@ -3,7 +3,7 @@
 Most recipes use an environment variable (`${oc.env:TP}`, `${oc.env:TP,8}`, `${env_or:TP,8}`), a
 tiny model of the CPU engine (`${cpu_model:llama}`), or another value of the recipe
 (`${args.tp_size}`). These are resolved here as in OmegaConf. OmegaConf is imported only for other
-interpolations, and for values that cannot be resolved, because it has the messages.
+interpolations, and for values that cannot be resolved, because it has the error messages.
 
 speclaunch adds `${env_or:NAME,default}`. Like bash's `${NAME:-default}`, its default also replaces
 an empty variable. `oc.env` is like `${NAME-default}`.
@@ -142,7 +142,7 @@ def env_or(name: str, default: Any) -> Any:
 
 
 def _mark_or(name: str, default: Any) -> str:
-    """Return the variable as a mark whose default also replaces an empty value."""
+    """Return the variable as a mark. Its default also replaces an empty value."""
     text = "" if default is None else default
     return f"{_OPEN}{name}{_FILLED}{text}{_CLOSE}"
 
@@ -201,7 +201,7 @@ def _parse(text: str, at: int, *, nested: bool) -> tuple[Template, int]:
 
 _MISSING = "???"
 _ODD = frozenset({"null", "none", "true", "false", "inf", "nan", "infinity", "e"})
-"""Words that OmegaConf may convert to a type other than text."""
+"""Words that OmegaConf may not read as text."""
 _COMPUTED = lazy(r"\$\{[\w.\s]*\$\{")
 """Pattern of a computed name, which may become any resolver's name, including `oc.env`."""
 

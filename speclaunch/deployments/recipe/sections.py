@@ -31,7 +31,7 @@ _RELEASE = r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))+(\.post(0|[1-9][0-9]*))?"
 _PIN = lazy(rf"{_RELEASE}\Z", re.ASCII)
 _BOUNDS = lazy(rf"(>=|<=|<|>|!=){_RELEASE}(,(>=|<=|<|>|!=){_RELEASE})*\Z", re.ASCII)
 _ROLE_NAME = lazy(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?\Z")
-"""Name part that every platform accepts (RFC 1035), with room for suffixes."""
+"""Pattern of a name that every platform accepts (RFC 1035), with room for suffixes."""
 _IMAGE = lazy(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*\Z", re.ASCII)
 _LABEL = lazy(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 _RESOURCE = lazy(r"[a-z0-9.-]{1,253}/[A-Za-z0-9._-]{1,63}(:[1-9][0-9]{0,2})?\Z", re.ASCII)
@@ -40,7 +40,7 @@ MOST_REPLICAS = 1000
 MOST_ROLES = 64
 ROLES = "roles"
 EMPTY_DIR = "emptyDir"
-"""`deploy.models`: the disk of each pod's node; every new pod downloads the checkpoint again."""
+"""Value of `deploy.models` for node disks. Every new pod downloads the checkpoint again."""
 
 
 class RecoveryPolicy(StrEnum):
@@ -55,22 +55,22 @@ class RecoveryPolicy(StrEnum):
 
 
 def is_label(text: str) -> bool:
-    """True if a namespace may have this name (RFC 1123)."""
+    """True if `text` is a valid namespace name (RFC 1123)."""
     return _LABEL.match(text) is not None
 
 
 def is_resource(text: str) -> bool:
-    """True if a text names a device plugin's resource: `rdma/ib`, or `rdma/ib:8` for 8."""
+    """True if `text` names a device plugin's resource: `rdma/ib`, or `rdma/ib:8` for 8."""
     return _RESOURCE.match(text) is not None
 
 
 def is_store(text: str) -> bool:
-    """True if a text names a file store: a host directory, or `pvc:NAME` (Kubernetes claim)."""
+    """True if `text` names a file store: a host directory, or `pvc:NAME` (Kubernetes claim)."""
     return len(text) <= 500 and _STORE.match(text) is not None and "/../" not in f"{text}/"
 
 
 def is_model_store(text: str) -> bool:
-    """True if a text names a checkpoint store: a file store (`is_store`) or `emptyDir`."""
+    """True if `text` names a checkpoint store: a file store (`is_store`) or `emptyDir`."""
     return text == EMPTY_DIR or is_store(text)
 
 
@@ -80,7 +80,7 @@ def is_role_name(text: str) -> bool:
 
 
 def is_image(text: str) -> bool:
-    """True if a text can be the name of a container image: `lmsysorg/sglang:v0.5.23`."""
+    """True if `text` can be the name of a container image: `lmsysorg/sglang:v0.5.23`."""
     return len(text) <= 500 and _IMAGE.match(text) is not None
 
 
@@ -93,7 +93,7 @@ def is_plain_version(text: str) -> bool:
 
 
 def specifier(text: str) -> SpecifierSet:
-    """Parse a version: `0.5.23` means exactly that; other texts are specifiers (`>=0.5.11`).
+    """Parse a version: `0.5.23` means exactly that release; `>=0.5.11` is a specifier.
 
     Raises packaging's InvalidSpecifier.
     """
@@ -178,7 +178,7 @@ class Key(Struct, frozen=True, dict=True):
     kind: str
     """Kind of the values: a key of `_KINDS`."""
     written_default: Any
-    """Default as written in a recipe. Null: the key may be null; `...`: the key is required."""
+    """Default as written in a recipe: null if the key may be null, `...` if it is required."""
     parameter: Any = None
     """Bounds, options, a name in `_FORMS`, or the name of a section."""
 
@@ -194,7 +194,7 @@ class Key(Struct, frozen=True, dict=True):
 
     @cached_property
     def default(self) -> Any:
-        """Value if a recipe omits this key."""
+        """Value of this key if a recipe omits it."""
         return self.read(self.written_default)
 
     def read(self, value: object) -> Any:

@@ -61,7 +61,7 @@ def events(text: str) -> Iterator[yaml.Event]:
 
 
 def _parse(text: str) -> Iterator[yaml.Event]:
-    """Yield the parser's events. libyaml 0.2.6 limits depth to 1,000 levels, and scans ahead."""
+    """Yield the parser's events. Raises BoundsError at libyaml's own limit (1,000 levels)."""
     try:
         yield from yaml.parse(text, Loader=Loader)
     except yaml.MarkedYAMLError as error:
@@ -203,7 +203,7 @@ class RecipeProvenance(Struct, frozen=True):
         return next((p for key, p in self.places.items() if key[: len(path)] == path), None)
 
     def find(self, path: KeyPath) -> Place | None:
-        """Return the place of `path` or of its nearest explicit parent; None if none is set."""
+        """Return the place of `path` or of its nearest explicit parent; None if neither exists."""
         while path:
             place = self.places.get(path)
             if place is not None:

@@ -50,7 +50,7 @@ from speclaunch.deployments.sources.wrappers import (
 
 _OPTION = lazy(r"--?[A-Za-z][\w-]*=(?=\S)")
 _MAX_ABOVE = 50
-"""Maximum number of comment lines above a command that belong to it."""
+"""Maximum number of comment lines that belong to the command below them."""
 
 
 class CommandContext(Struct, frozen=True):
@@ -61,7 +61,7 @@ class CommandContext(Struct, frozen=True):
     name: str | None = None
     image: str | None = None
     base: Mapping[str, Word] = {}
-    """Environment that the file sets for all enclosed commands, such as a container's."""
+    """Environment that the file sets for all enclosed commands, such as those of a container."""
 
 
 class FoundCommand(Struct):
@@ -177,7 +177,7 @@ def _without_option(word: Field, before: Sequence[Field]) -> Field:
 
 
 def _with_entrypoint(words: Sequence[Field]) -> Sequence[Field]:
-    """Return the words; X of ``docker run --entrypoint X IMAGE args`` moves after IMAGE."""
+    """Return the tokens, with X of ``docker run --entrypoint X IMAGE args`` moved after IMAGE."""
     if not any(word.text.startswith("--entrypoint") for word in words):
         return words
     wrapping = read_wrappers(words)

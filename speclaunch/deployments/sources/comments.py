@@ -58,7 +58,7 @@ def _shell(document: Document) -> IsComment | None:
 
 
 def _yaml(document: Document) -> IsComment | None:
-    """Return a predicate, true outside scalars and in shell comments; None for invalid YAML."""
+    """Return the predicate for offsets outside scalars or in shell comments; None if invalid."""
     import yaml  # noqa: PLC0415  scripts need none
 
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415

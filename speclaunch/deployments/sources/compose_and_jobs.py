@@ -318,7 +318,7 @@ def _step(program: Sequence[Word]) -> dict[str, Setting]:
 def _nodes(
     job: Mapping[str, Setting], step: Mapping[str, Setting], found: Invocation, platform: str
 ) -> Setting | None:
-    """Return the number of hosts of a server's `srun`; None if unknown or for a single rank."""
+    """Return the number of hosts of a server's `srun`; None if unknown or if it starts one rank."""
     if platform != SBATCH or "srun" not in step:
         return None
     held = step.get("--nodes") or (None if "--nodelist" in step else job.get("--nodes"))

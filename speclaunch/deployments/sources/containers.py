@@ -50,7 +50,7 @@ Env = dict[str, Field]
 
 
 class Collected(ReadingBuilder):
-    """Builder of the commands and problems found in a file's containers."""
+    """Commands and problems found in a file's containers."""
 
     def __init__(self, document: Document) -> None:
         super().__init__()
@@ -269,7 +269,7 @@ def left_out(
 def substituted(source: SourceText, env: Mapping[str, Field]) -> Field:
     """Return a text with Kubernetes' ``$(NAME)`` filled in from `env`; unset names are unchanged.
 
-    Placeholders of a template (`{{ name }}`) are unknown.
+    Placeholders of a template (`{{ name }}`) become unknown.
     """
     pieces: list[WordPiece] = []
     at = 0

@@ -107,7 +107,7 @@ def _read(invocation: Invocation, catalogue: Catalogue) -> VersionedCommand:
 
 
 def _in_full(read: VersionedCommand) -> VersionedCommand:
-    """Return the command; flags that only another release understands are written in full."""
+    """Return the command with flags that only another release understands written in full."""
     flags = dict(_meant(read))
     if not flags:
         return read
@@ -251,7 +251,7 @@ class Imported(Struct, frozen=True):
     environment variables.
     """
     secrets: Literals = field(default_factory=Literals)
-    """Secrets in the command, which the recipe omits."""
+    """Variables that replace the command's secrets in the recipe."""
     model: str | None = None
     """Model path or hub name, for the description; None if unknown."""
     command: Invocation | None = None
@@ -455,7 +455,7 @@ def _config_file(
 ) -> list[str]:
     """Return remarks on `--config`, and adjust its argument.
 
-    SGLang reads `--config FILE` before its parser does, and only as two tokens (server_args.py: `if
+    SGLang reads `--config FILE` before its parser runs, and only as two tokens (server_args.py: `if
     "--config" in argv`).
     """
     if found.config is not None:

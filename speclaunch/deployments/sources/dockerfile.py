@@ -101,7 +101,7 @@ def instructions(document: Document, start: int = 0, end: int | None = None) -> 
 def _escape(text: str, at: int) -> str:
     """Return the escape character.
 
-    A directive before the first instruction may set it to the backtick.
+    A directive before the first instruction may set it to a backtick.
     """
     while True:
         end = text.find("\n", at)
@@ -209,7 +209,7 @@ _SHELLS = frozenset({"bash", "sh", "ash", "dash", "zsh"})
 
 
 class BuildStage(Struct):
-    """Settings of a build stage after some of its instructions."""
+    """Settings of a build stage after the instructions read so far."""
 
     name: str | None = None
     image: str | None = None

@@ -127,7 +127,7 @@ _KINDS = {
 }
 """Kinds by the language of a fence or directive. Other languages contain no command."""
 _NESTED = frozenset({"eval-rst"})
-"""Fences around text with its own directives."""
+"""Languages of fences around text that contains directives."""
 _MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
 
 
@@ -312,7 +312,7 @@ _SENTENCE = frozenset(
     ["to", "and", "the", "with", "for", "is", "are", "on", "in", "or", "of", "a", "an", "this",
      "that", "which", "when", "then", "will", "from", "as", "by", "it", "instead"]
 )  # fmt: skip
-"""Words that are not the value of an argument. They show that the line is a sentence."""
+"""Words that are not argument values. Any of them shows that a line is a sentence."""
 _DOCKERFILE = lazy(r"(?:\s*(?:#[^\n]*)?\n)*\s*(?:ARG[ \t]+\S+\s+)*FROM[ \t]+\S+", 0)
 _YAML_START = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|(?:apiVersion|kind|services|version):)")
 

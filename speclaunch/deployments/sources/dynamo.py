@@ -89,7 +89,7 @@ _TAG = lazy(
 
 
 def is_image(image: str) -> bool:
-    """True for a Dynamo image. Its tag is a release of Dynamo."""
+    """True for a Dynamo image, whose tag is a Dynamo release."""
     return _IMAGE.search(image) is not None
 
 
