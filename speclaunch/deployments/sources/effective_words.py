@@ -99,8 +99,8 @@ def settled(
 ) -> SettledCommand:
     """Return a command without the tokens that the program consumes before its parser.
 
-    Also remove tokens that may expand to any number of arguments. `dropped` lists both; edits leave
-    them unchanged. Files that the command names are not read. `strays`: dropped tokens of an
+    Tokens that may expand to any number of arguments are also removed. All removed tokens are added
+    to `dropped`. Files that the command names are not read. `strays`: dropped tokens of an
     earlier form of the command. A list option in front of such a token does not consume it.
     """
     found = EffectiveWords(invocation.words)
@@ -124,7 +124,7 @@ def settled(
 
 
 def _of_fields(found: EffectiveWords, catalogue: Catalogue) -> tuple[Word, ...]:
-    """Return `ServerArgs` fields as flags by name, without switches of unknown value."""
+    """Return `ServerArgs` fields as flags, without switches of unknown value."""
     remaining: list[Word] = []
     words = found.words
     for index, word in enumerate(words):

@@ -216,7 +216,7 @@ class Expander:
         return self.unknown(part, source, why)
 
     def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result:  # noqa: PLR0911
-        """Return the value, or the elements of an array that the index selects."""
+        """Return the value, or the array elements that the index selects."""
         if value.items is not None:
             if part.index in ("@", "*"):
                 if part.index == "*" and part.quoted:
@@ -377,7 +377,7 @@ def _without_last_lines(pieces: Sequence[WordPiece]) -> tuple[WordPiece, ...]:
 
 
 def _taken(pieces: Sequence[WordPiece], owner: SourceSpan | None) -> tuple[WordPiece, ...]:
-    """Return the text of a variable, without the quotes of its assignment."""
+    """Return a variable's text, without the quotes of its assignment `owner`."""
     return tuple(
         piece.with_owner(piece.owner or owner, quoted=bool(piece.unknown)) for piece in pieces
     )

@@ -60,7 +60,7 @@ class WordExpander(Protocol):
         """Return an unknown value for a variable that the file does not set."""
 
     def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result:
-        """Return a value, or the elements of an array that the index selects."""
+        """Return a value, or the array elements that the index selects."""
 
 
 def expand_parameter(  # noqa: PLR0911
@@ -163,7 +163,7 @@ def _for_empty(
     value: Value,
     pieces: tuple[WordPiece, ...],
 ) -> tuple[WordPiece, ...]:
-    """Return the default of a variable that the file itself sets to an empty text.
+    """Return the default of a variable that the file itself sets to an empty string.
 
     For `X=${A:-}`, the default applies only if the environment does not set A.
     """
@@ -384,8 +384,8 @@ def is_false_comparison(
 ) -> bool:
     """True if a condition compares an argument of the current function and is false.
 
-    `arguments` contains the start offsets of each call's arguments. A condition on any
-    other value is undecided.
+    `arguments` contains the start offsets of each call's arguments. The
+    result is False for a condition on any other value.
     """
     found = _COMPARISON.fullmatch(condition[0].span.text.strip()) if len(condition) == 1 else None
     if found is None or not arguments:

@@ -341,7 +341,7 @@ class Value(Struct, frozen=True):
         return None
 
     def under(self, condition: str, after: int = 0) -> Value:
-        """Return the value with a condition after its first `after` elements or characters."""
+        """Return the value; all but its first `after` elements or characters get the condition."""
 
         def put(piece: WordPiece) -> WordPiece:
             return replace(piece, condition=piece.condition or condition)
@@ -417,7 +417,7 @@ class ShellScope(Struct):
     def filled(self, condition: str) -> Iterator[None]:
         """Inside the context, mark empty variables that a condition tests as unknown.
 
-        A branch under `[ -n "$X" ]` runs only if the environment sets X to a text.
+        A branch under `[ -n "$X" ]` runs only if the environment sets a nonempty X.
         """
         empty = self.require(condition)
         try:
@@ -427,9 +427,9 @@ class ShellScope(Struct):
                 self.set(name, value)
 
     def require(self, condition: str, test: str = "") -> dict[str, Value]:
-        """Mark empty variables as unknown. Return their values.
+        """Mark empty variables of a condition as unknown. Return their old values.
 
-        `test`: only those after `-n` or `-z`; default: all except after `-z`.
+        `test` selects variables after `-n` ("n") or `-z` ("z"); default: all not after `-z`.
         """
         tests = _EMPTY_TEST.findall(condition)
         names = {name for kind, name in tests if kind == (test or "z")}
@@ -443,7 +443,7 @@ class ShellScope(Struct):
         return empty
 
     def merge(self, alternatives: list[Changes], condition: str, *, complete: bool) -> None:
-        """Merge the variables of branches after an `if`.
+        """Merge the variables of an `if`'s branches.
 
         These values get `condition`: a single value, a value that begins with every other value,
         and the first of several arrays. Other values are unknown. `complete`: true if one of

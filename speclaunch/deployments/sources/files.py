@@ -49,7 +49,7 @@ class _CommandLine(Document):
 
 
 def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> Reading:
-    """Return the server in a command line after ``--``, from its arguments.
+    """Return the server that the arguments after ``--`` start.
 
     `marked`: the same arguments with the marks that replace vLLM's program (`vllm.py`). Places are
     on the command line: `column` counts in the shell-quoted command, `text` is the argument there.
@@ -193,8 +193,8 @@ def read_notebook(text: str, shown: str) -> Reading:
 def read_yaml(text: str, shown: str) -> Reading:
     """Return the servers in YAML.
 
-    Reads docker-compose, Kubernetes and SGLang ``--config`` files, and scripts embedded in them.
-    Empty for recipes and for YAML without a server.
+    The text may be a docker-compose, Kubernetes or SGLang ``--config`` file. Embedded scripts are
+    read. The result is empty for recipes and for YAML without a server.
     """
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  scripts need none
 
@@ -231,7 +231,7 @@ def _read_python(text: str, shown: str) -> Reading:
 
 
 def read_template(text: str, shown: str, kind: str) -> Reading:
-    """Return the servers that a template shows; `kind` is the suffix of its output."""
+    """Return the servers in an unrendered template; `kind` is the suffix of its output."""
     from speclaunch.deployments.sources import templates  # noqa: PLC0415  few files are templates
 
     is_yaml = looks_like_yaml(text, kind) or Path(shown).suffix.lower() in GO_SUFFIXES

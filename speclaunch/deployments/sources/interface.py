@@ -145,7 +145,7 @@ class ConfigFile(Struct, frozen=True):
 class Invocation(Struct, frozen=True):
     """One server command: its arguments, environment and context.
 
-    `words` contains only the server's arguments (for slime without the ``--sglang-`` prefix).
+    `words` contains only the server's arguments (for slime, without the ``--sglang-`` prefix).
     `program` contains everything before them. `env` is the environment that the file sets for the
     command. `extras` maps slime's own options (``--rollout-num-gpus-per-engine``) to their first
     value, or to the option itself if it has none. `name` is the name of the container, service or
@@ -201,7 +201,7 @@ class Reading(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     """Problems that did not stop the reading."""
     unread: tuple[Problem, ...] = ()
-    """Parts that cannot be read; the rest of the file was read."""
+    """Parts of the file that could not be read; all other parts were read."""
     misread: tuple[Problem, ...] = ()
     """Text that the shell misreads, such as a placeholder or a pasted link."""
     routers: tuple[RouterCommand, ...] = ()

@@ -558,7 +558,7 @@ class ScriptReader(ReadingBuilder):
     def _fragment_line(self, node: Simple) -> bool:
         """Record a line of options without a command. Return False for other lines.
 
-        The line is part of a document's fragment, or an error in a script.
+        If the line was meant to continue the command above, record a problem.
         """
         first = node.words[0].plain if node.words and not node.assignments else None
         if first is None or not first.startswith("--") or len(first) < 3:

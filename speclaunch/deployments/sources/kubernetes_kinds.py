@@ -175,7 +175,7 @@ def owner_of(site: Site, document: Document) -> Owner:
 
 
 def labels_of(site: Site, root: Entries) -> Mapping[str, str]:
-    """Return the labels of the pod: from the template of the container, or the Pod's own."""
+    """Return the labels of the pod, from the container's template or the Pod."""
     metadata = nodes.entries(metadata_of(site, root))
     return pods.known_texts(pods.texts_in(metadata.get("labels")))
 
@@ -354,7 +354,7 @@ _ITEMS = ("roles", "components", "replicatedJobs", "tasks", "workerGroupSpecs", 
 
 
 def _other(owner: Owner, site: Site, spec: Entries, document: Document) -> Owner:
-    """Return the owner for an unknown kind, whose role is the nearest item with a name."""
+    """Return the owner for an unknown kind; its role is the nearest enclosing item's name."""
     item = below(site, *_ITEMS)
     name = nodes.text(item.get("name"))
     replicas = count(item, "replicas", document) if item else count(spec, "replicas", document)

@@ -5,7 +5,7 @@ reported, and the result is then not checked.
 
 Files are only read below the working directory or the repository, because a finding must never
 quote a line from elsewhere on the machine. Nothing is fetched. Most kustomizations of a repository
-do not concern a server; their other files are not parsed.
+do not concern a server; the files that they name are not parsed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class JoinedDocument(Document):
         return 0
 
     def stretch(self, at: int) -> tuple[int, int]:
-        """Return the start and end offset of the file that contains the character."""
+        """Return the start and end offsets of the file that contains the character."""
         if not self._parts:
             return super().stretch(at)
         index = self._part(at)
@@ -162,7 +162,7 @@ def composed_objects(path: Path) -> list[yaml.Node] | None:
 
 
 class _Composing:
-    """Reader of files that composes the kustomizations in them."""
+    """Reader that composes kustomizations."""
 
     def __init__(self, roots: list[Path], shown: str) -> None:
         self.document = JoinedDocument(shown)

@@ -117,7 +117,7 @@ def place(node: yaml.Node, document: Document) -> Place:
 
 
 def offsets(node: yaml.Node, document: Document) -> tuple[int, int]:
-    """Return the start and end offset of a node in the document."""
+    """Return the start and end offsets of a node in the document."""
     shift = document.text.startswith("\ufeff")  # PyYAML does not count the BOM
     end = len(document.text)
     return min(node.start_mark.index + shift, end), min(node.end_mark.index + shift, end)
@@ -126,8 +126,8 @@ def offsets(node: yaml.Node, document: Document) -> tuple[int, int]:
 def source(node: yaml.ScalarNode, document: Document) -> SourceText:
     r"""Return the text of a scalar, with the place of each character.
 
-    Places are exact for plain, quoted and block scalars. For other escapes (such as ``\x41``), all
-    characters get the start of the scalar.
+    If the places cannot be determined (for escapes such as ``\x41``), all characters get the start
+    of the scalar.
     """
     value = str(node.value)
     start, end = offsets(node, document)
@@ -195,7 +195,7 @@ MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
     "resourceClaims": ("name",),
     "ports": ("containerPort", "port"),
 }
-"""Lists in pods and Services that a patch merges item by item, and the keys of an item."""
+"""Lists in pods and Services that a patch merges item by item, with an item's identifying keys."""
 _MAX_DEPTH = 40
 _DIRECTIVE = "$patch"
 
@@ -216,7 +216,7 @@ def scalar(text: str, like: yaml.Node) -> yaml.ScalarNode:
 
 
 def changed(node: yaml.Node, values: Mapping[str, yaml.Node | None]) -> yaml.Node:
-    """Return a mapping with changed values of keys; None removes a key."""
+    """Return a copy of a mapping with `values` set; None removes a key."""
     held = {key: (key_node, value) for key, key_node, value in pairs(node)}
     found = [pair for key, pair in held.items() if key not in values]
     for key, new in values.items():

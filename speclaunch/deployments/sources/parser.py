@@ -39,7 +39,7 @@ _ASSIGNMENT = lazy(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]\n]*\])?(\+?=)")
 _REDIRECT = lazy(r"(?:[0-9]+|\{[A-Za-z_]\w*\})?(<<<|<<-?|<>|<&|>&|>>|>\||&>>|&>|<(?!\()|>(?!\())")
 
 _MAY_REDIRECT = frozenset("0123456789{<>&")
-"""First characters of a redirection."""
+"""Characters that a redirection can start with."""
 _RESERVED = lazy(
     r"(?:if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|coproc"
     r"|\{|\}|!|\[\[)"
@@ -48,7 +48,7 @@ _RESERVED = lazy(
 _FUNCTION = lazy(r"""([^\s;&|()<>$`"'=\\#]+)[ \t]*\([ \t]*\)""")
 _ENDING = lazy(r"&&|\|\||\|&|;(?![;&])|&|\||\n")
 _LOGICAL_LINE = lazy(r"(?:[^\n\\]|\\[\s\S]|\\\Z)*")
-"""Line and its continuation lines."""
+"""Pattern of a line with its continuation lines."""
 _QUOTE = lazy("[\"'`]")
 _COST_OF_GIVING_UP = 500
 """Cost of an unreadable command.

@@ -61,7 +61,7 @@ class ConfigMaps(Struct, frozen=True):
         return found
 
     def config(self, path: str) -> ConfigFile | None:
-        """Return the `--config` file `path`; None unless just one ConfigMap has its name as a key.
+        """Return the `--config` file `path`; None unless exactly one ConfigMap has its name as key.
 
         Blank lines replace the manifest's preceding lines, so places in the text are exact.
         """
@@ -125,8 +125,7 @@ Steps = tuple[tuple[str, Entries], ...]
 
 
 class Site(Struct, frozen=True):
-    """Container that runs servers or routers; `steps` are the mappings that contain it, in
-    order."""
+    """Container that runs servers or routers; `steps` are the keys and mappings to it."""
 
     root: yaml.Node
     steps: Steps
@@ -151,7 +150,7 @@ _LEADER_WORKER = {
     "leaderWorkerSet": ("patchLeaderTemplate", "patchWorkerTemplate"),
     "leaderWorkerPattern": ("leaderTemplatePatch", "workerTemplatePatch"),
 }
-"""Pattern (v1alpha1, v1alpha2), and its patches for the leader and the workers."""
+"""Keys of the leader-worker pattern in v1alpha1 and v1alpha2, with the keys of its two patches."""
 _PATTERNS = ("standalonePattern", "customComponentsPattern")
 _SHARED = "roleTemplates"
 
@@ -475,7 +474,7 @@ _SOURCES = {
     "configMap": "name",
     "nfs": "server",
 }
-"""Key of a volume's source, by the kind of volume."""
+"""Key that names a volume's source, by the kind of volume."""
 
 
 def pod_of_container(
@@ -524,7 +523,7 @@ def resource_amounts(node: yaml.Node | None, document: Document) -> dict[str, Se
 def variables_of(
     lists: list[yaml.Node], document: Document
 ) -> tuple[dict[str, Setting], frozenset[str]]:
-    """Return the variables with literal values, and the names of variables from a secret."""
+    """Return the variables with literal values, and the names of variables from secrets."""
     written: dict[str, Setting] = {}
     secret: set[str] = set()
     for item in (entry for held in lists for entry in nodes.items(held)):

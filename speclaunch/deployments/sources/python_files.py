@@ -232,7 +232,7 @@ _HEADS = lazy(
     r"python[\d.]*|sglang|env|exec|nohup|setsid|docker|podman|bash|sh|sudo|srun|mpirun|numactl|uv"
     r"|conda|timeout|nsys|ray|torchrun|taskset|stdbuf|ssh|kubectl|cd|source|export|--.*"
 )
-"""First words of a command; a sentence about a command does not begin with them."""
+"""Pattern of the first word of a command. Prose about a command begins differently."""
 _IMAGE = lazy(r"(?:[\w.-]+(?::\d+)?/)*sglang[\w.-]*:v?\d[\w.-]*")
 _PIN = lazy(r"sglang(?:\[[\w,-]+\])?==(?P<version>\d+(?:\.\d+)+(?:\.?post\d+|rc\d+)?)")
 _SHELL_OPTION = frozenset({"-c", "-lc"})
@@ -252,7 +252,7 @@ def read_python(text: str, shown: str) -> Reading:
 
 
 def read_program(document: Document) -> Reading:
-    """Return the servers of a document's program, without checking its size and contents."""
+    """Return the servers that a program starts, without checking its size or contents."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -55,7 +55,7 @@ class ScopeContents(Struct):
 class PythonProgram:
     """Module with its definitions; `seen` lists its scopes, the module first.
 
-    Calls of the functions in `ignored` are not recorded, so that they use up no command.
+    Calls of the functions in `ignored` (such as `print`) are not recorded.
     """
 
     def __init__(self, tree: ast.Module, document: Document, ignored: frozenset[str]) -> None:
@@ -168,7 +168,7 @@ class _Scope:
         self._depth -= 1
 
     def decorator(self, node: ast.expr) -> None:
-        """Read the GPUs of `@app.function(gpu="H100:8")`."""
+        """Read the GPUs from a decorator like `@app.function(gpu="H100:8")`."""
         if isinstance(node, ast.Call):
             for keyword in node.keywords:
                 if keyword.arg == "gpu":
@@ -317,7 +317,7 @@ class _Scope:
         entries: Mapping[str, tuple[PythonText, PythonValue]],
         node: ast.AST,
     ) -> None:
-        """Set entries: always, or under a condition, which makes a known entry unknown."""
+        """Set entries. Under a condition, an existing entry becomes unknown."""
         self._document.spend(len(entries))
         for name, (key, value) in entries.items():
             unknown = self._evaluator.unknown(node)

@@ -59,7 +59,7 @@ class ProgramPositions:
         return self._starts[line - 1] + column
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Return the start and end offset of an expression."""
+        """Return the start and end offsets of an expression."""
         start = self.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
         line, column = (getattr(node, name, None) for name in ("end_lineno", "end_col_offset"))
         return start, max(start, self.offset(line or 1, column or 0))
@@ -188,7 +188,7 @@ def dotted(node: ast.AST) -> str | None:
 
 
 def last_name(node: ast.AST) -> str:
-    """Return the last name of the called expression."""
+    """Return the last name of a dotted expression; "" for others."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""

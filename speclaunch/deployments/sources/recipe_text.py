@@ -165,7 +165,7 @@ def _options(group: str) -> tuple[str, ...]:
 
 @cache
 def _option(group: str, name: str) -> dict[str, Any]:
-    """Return the server arguments of an option; for `engine` the environment variables.
+    """Return an option's server arguments, or environment variables for `engine`.
 
     Empty for an option with any other setting, because selecting the option would add that setting.
     """

@@ -179,7 +179,7 @@ def _command_words(
 
 
 def _literal(*values: str) -> str | None:
-    """Return the recipe text of values that contain variables; None if none does."""
+    """Return the joined recipe text of values; None if none is from the environment."""
     if not any(isinstance(value, FromEnvironment) for value in values):
         return None
     return "".join(v.literal if isinstance(v, FromEnvironment) else v for v in values)

@@ -327,7 +327,7 @@ def _reached(members: Sequence[Member], namespace: str | None, service: Service)
 
 
 def _same(value: str | None, other: str | None) -> bool:
-    """True if namespaces may be equal. An unset namespace may be any namespace."""
+    """True if the namespaces may be equal. An unset namespace may be any namespace."""
     return value == other or value is None or other is None
 
 

@@ -209,7 +209,7 @@ def asks(node: Node) -> bool:
 
 
 def pipeline(nodes: Sequence[Node], index: int) -> SourceSpan | None:
-    """Return the span of a pipeline after the command at `index`; None for the last command."""
+    """Return the span that the command at `index` pipes into; None if it has no pipe."""
     node = nodes[index]
     if node.end not in ("|", "|&"):
         return None
@@ -250,7 +250,7 @@ class UnreadableCommandError(InputError):
         super().__init__(problem)
         self.at = at
         self.by_line = by_line
-        """True: continue after the line of `at`. False: after the command's first line."""
+        """True to continue after the line of `at`, False after the command's first line."""
 
 
 class Lexer:

@@ -1,7 +1,7 @@
 """slime's server commands: SGLang's `--sglang-…` arguments, and those that slime sets itself.
 
-slime's parser lacks most of the arguments that it sets for its engines and silently ignores unknown
-options. slime overwrites the values of the remaining arguments. Sources: slime (THUDM/slime at
+slime's parser lacks most of the arguments that slime sets for its engines. It silently ignores
+unknown options. slime overwrites the remaining arguments. Sources: slime (THUDM/slime at
 0c1e2ca), slime/backends/sglang_utils/arguments.py (`skipped_args`, `validate_args`) and
 sglang_engine.py (`_compute_server_args`).
 """
@@ -24,7 +24,7 @@ from speclaunch.engine import canonical, distance, history
 
 
 class SlimeReplacement(Struct, frozen=True):
-    """Value that slime sets instead, and slime's own option for it, if any."""
+    """How slime sets an engine argument, and slime's own option for it, if any."""
 
     does: str
     option: str | None = None
@@ -56,7 +56,7 @@ OWN = {
         "--use-rollout-routing-replay sets it", "--use-rollout-routing-replay"
     ),
 }
-"""Replacements by the engine's current argument name."""
+"""Values that slime sets, by the engine's current argument name."""
 
 _SHARED = frozenset(
     [
@@ -171,8 +171,8 @@ class SlimeReading(Struct):
 def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeReading:
     """Split options into SGLang's and slime's own.
 
-    A `fragment` (an array, lines of a document) keeps every slime option. A complete command
-    has about a hundred options; only those about the engines are stored.
+    For a `fragment` (an array, lines of a document), every slime option is stored. For a complete
+    command, only those about the engines are, because it has about a hundred.
     """
     server: list[Word] = []
     extras: dict[str, Word] = {}

@@ -3,8 +3,8 @@
 A script or a YAML value may contain a script (``bash -c "…"``), and a variable's value may be split
 into words. All of these are a `SourceText`: text whose characters point into one `Document`.
 
-Another program fills in a template before its contents run: a Helm chart's templates and values,
-Jinja templates. The text that runs differs, so only the rendered text can be checked.
+A template (Jinja, or a file of a Helm chart) is rendered by another program before it is used. Only
+the rendered text can be checked.
 
 Placeholders stand for a user's value: `<model>`, `[model]`, `{model}`, `{{ model }}`, `__PORT__`.
 Documents and templates often contain them; `<model>` is not a redirection there. Their values are
@@ -85,7 +85,7 @@ class Document:
         return self.offset(max(place.line - 1 - self.lines_above, 0), place.column - 1)
 
     def stretch(self, at: int) -> tuple[int, int]:  # noqa: ARG002
-        """Return the start and end offset of the file that contains the character."""
+        """Return the start and end offsets of the file that contains the character."""
         return 0, len(self.text)
 
     def excerpt(self, start: int, text: str) -> Document:
@@ -136,7 +136,7 @@ class SourceText(Struct, frozen=True, eq=False):
     text: str
     where: int | Sequence[int] = 0
     unknown: Sequence[tuple[int, WordPiece]] = ()
-    """Pieces of a script inside a word that could not be evaluated, with their positions."""
+    """Unevaluated pieces of a script inside a word, with their positions."""
 
     def offset(self, at: int) -> int:
         """Return the document offset of character `at`, which may be the end of the text."""
@@ -387,7 +387,7 @@ _HELM = lazy(r"\{\{[^{}\n]*(?<![\w.])\.(?:Values|Release|Chart|Capabilities)\.")
 """Pattern of references to Helm's own objects."""
 _TEMPLATE_MARK = lazy(r"\{\{[^{}\n]*\}\}|\{%[^{}\n]*%\}")
 _BARE = lazy(r"(?:^|[:,\[-])[ \t]+\{\{[^{}\n]*\}\}|^\{\{|^[ \t]*\{%", re.MULTILINE)
-"""Unquoted template mark as a YAML value, which makes the text invalid YAML."""
+"""Pattern of an unquoted template mark as a YAML value, which makes the text invalid YAML."""
 
 _HELM_REMEDY = "render it: helm template . | speclaunch lint -"
 _REMEDY = "render it, and check the result"
@@ -465,15 +465,15 @@ def _is_yaml(text: str) -> bool:
 _NAME = r"<[^\W_](?:[^<>\n$`\"\\]{0,78}[^<>\s$`\"\\])?(?:(?<!\s\d)>|>(?=\s|\Z))"
 _ANGLE = lazy(rf"{_NAME}(?![&>|])")
 _ANGLE_ENDS = lazy(r"[\s\"';)\\]|/<|\Z")
-"""Text after a placeholder in a script: `<in>out` is a redirection."""
+"""Pattern of the text that may follow `<name>` in a script; `<in>out` is a redirection."""
 _BRACES = lazy(r"\{\{-?[ \t]*[^\W\d](?:(?!\.\.)[^{},\n])*\}\}")
 _LINK = lazy(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
 _BRACKETS = lazy(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
 _BRACE = lazy(r"\{[^\W\d_][^{}\n\"'=,.;$]{0,78}\}")
 PLACEHOLDER_STARTS = lazy(r"[<{[]")
-"""First characters of a placeholder."""
+"""Pattern of the characters that a placeholder can start with."""
 _NAMED = lazy(r"(?<![\w@])(__|@)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\1(?![\w@])")
-"""`__PORT__`, `@PORT@`: an installer writes the value."""
+"""Pattern of placeholders like `__PORT__` and `@PORT@`, which an installer fills in."""
 _DOTS = lazy(r"\.\.\.|…")
 _PATH = r"[\w./:@=+-]*"
 _PATH_WITH_NAME = lazy(rf"{_PATH}(?:{_NAME}{_PATH})+")
