@@ -64,11 +64,11 @@ def _show_arguments(paper: LineWriter, found: PlanComparison, *, everything: boo
     if found.renamed:
         names = "; ".join(names_of(difference) for difference in found.renamed)
         paper.line()
-        paper.say(f"renamed with the same value: {names}", "dim")
+        paper.say(f"renamed, value unchanged: {names}", "dim")
     if found.idle and not everything:
         number = formatting.many(len(found.idle), "more difference")
         paper.line()
-        paper.say(f"{number} in unused features: --all", "dim")
+        paper.say(f"{number} in unused features (use --all)", "dim")
 
 
 def _list_arguments(

@@ -167,7 +167,7 @@ def show_outcome(console: Console, found: TuningOutcome) -> None:
     if found.adaptive is not None and found.adaptive_file is not None:
         say(f"written and verified with the engine's reader: {found.adaptive_file}")
         say(" ".join(adaptive_words(found.adaptive, found.adaptive_file)))
-        say("Its combination of steps was not measured: compare it with bench.", "dim")
+        say("Its combination of steps was not measured: use bench to measure it.", "dim")
 
 
 def _table(found: TuningOutcome) -> Table:

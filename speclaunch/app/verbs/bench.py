@@ -158,7 +158,7 @@ def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form],
             known = ", ".join(forms)
             raise InputError(
                 f"--output-file {value}: not in the form FORMAT=FILE",
-                help=f"write --output-file {list(forms)[-1]}=bench; the formats are {known}",
+                help=f"use --output-file {list(forms)[-1]}=bench; the formats are {known}",
             )
         path = Path(file)
         _require_writable(path, value)

@@ -86,7 +86,7 @@ def numbers(option: str, text: str, least: int, most: int) -> tuple[int, ...]:
             raise InputError(
                 f"{option}: {word!r} is not a number from {least} to {most}",
                 Place(COMMAND_LINE, text=f"{option} {text}"),
-                f"write numbers with commas: {option} 1,8",
+                f"separate numbers with commas: {option} 1,8",
             )
         found.append(number)
     return tuple(dict.fromkeys(found))

@@ -109,7 +109,7 @@ def remove(options: EngineRemoveOptions) -> None:
             help="list the installed engines: speclaunch engine ls",
         )
     remove_engine(engine)
-    out().print(f"SGLang {release} for the CPU is removed")
+    out().print(f"SGLang {release} for the CPU was removed")
 
 
 def list_catalogues(_options: VerbOptions) -> None:
@@ -262,7 +262,7 @@ def remove_judge(options: JudgeRemoveOptions) -> None:
         names = [path.name for path in judges_home().glob("[!.]*")]
         hint = suggest(name, names) or "list the judges: speclaunch engine judge ls"
         raise InputError(f"there is no judge {name!r}", help=hint)
-    out().print(f"judge {name} is removed")
+    out().print(f"judge {name} was removed")
 
 
 def _kind(judge: AddedJudge) -> str:

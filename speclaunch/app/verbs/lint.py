@@ -311,7 +311,7 @@ def output(
     taken = {Path(path).resolve() for path in linted if path != "-"} if files else set()
     for path, _ in written:
         if path.resolve() in taken and (path.is_file() or not path.exists()):
-            raise InputError(f"--output-file {path}: also linted, or named twice")
+            raise InputError(f"--output-file {path} is a linted file, or is named twice")
         taken.add(path.resolve())
     return LintOutput(shown or LintFormat.TEXT, written, annotates)
 
@@ -335,7 +335,7 @@ def _output_file(value: str) -> tuple[Path, LintFormat]:
         known = ", ".join(LintFormat)
         raise InputError(
             f"--output-file {value}: not in the form FORMAT=FILE",
-            help=f"use --output {example}; the formats are {known}",
+            help=f"use --output-file {example}; the formats are {known}",
         )
     path = Path(file)
     if path.is_dir():

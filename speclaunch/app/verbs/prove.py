@@ -193,7 +193,9 @@ _START_SECONDS = 3600.0
 def prove(options: ProveOptions) -> ExitCode:
     """Query both servers and compare their answers. Raises InputError, LaunchError."""
     if options.output_format is ProveFormat.HTML and not options.requests:
-        raise InputError("a proof has no HTML page", help="add --requests, or use json")
+        raise InputError(
+            "a proof has no HTML page", help="add --requests, or use --output-format json"
+        )
     levels = numbers("--concurrency", options.concurrency, 1, _MOST_CONCURRENCY)
     lengths = numbers("--context", options.context, 0, _MOST_WORDS)
     questions = _questions(options, lengths)

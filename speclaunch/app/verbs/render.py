@@ -118,9 +118,9 @@ def _require_image(text: str, assembled: Assembled, *, force: bool) -> None:
             continue
         held = image_version(image)
         found[image] = Problem(
-            f"deploy.image {image} has SGLang {held}, but the rendered version is {version}",
+            f"deploy.image {image} contains SGLang {held}, but the rendered version is {version}",
             prepared.recipe.place("deploy", "image"),
-            f"set deploy.image to SGLang {version}, or render for {held}: --engine {held}",
+            f"set an image with SGLang {version}, or render for {held}: --engine {held}",
         )
     if found and not force:
         raise PreflightError(found.values())

@@ -114,7 +114,7 @@ def require_sound(check: OutputCheck, what: str, *, force: bool) -> None:
     show_findings(err(), [*check.warnings, *check.inherited, *check.errors])
     if check.inherited:
         count = _errors(len(check.inherited))
-        err().print(f"{what}: {count} already in its source")
+        err().print(f"{what}: the source already has {count}")
     if not check.errors:
         return
     count = _errors(len(check.errors))

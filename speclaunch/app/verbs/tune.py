@@ -208,13 +208,13 @@ def _show_starts(question: TuningTask) -> None:
     expected = _expected(question, ())
     printer.print(f"objective:  {question.aim}")
     printer.print(f"settings:   {len(question.space)} pass the rules")
-    printer.print(f"starts:     at most {limit.tried} to try settings, first")
+    printer.print(f"starts:     at most {limit.tried} to try settings; the first:")
     for setting in first_settings(question.space, question.own, question.published):
         printer.print(f"              {setting}")
     if limit.verified:
         printer.print(
             f"            {limit.verified} to compare the best {question.options.verify} with the "
-            f"recipe's own, {question.compared_rounds} interleaved rounds each"
+            f"recipe's setting in {question.compared_rounds} interleaved rounds each"
         )
     most = limit.tried * expected.start + expected.comparison
     least = "" if limit.seconds is None else f", stops after {limit.seconds / 60:g}"

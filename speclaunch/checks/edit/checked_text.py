@@ -371,7 +371,9 @@ def _check(
     problems = Counter(problem.message for problem in parsed_new.problems)
     more = problems - Counter(problem.message for problem in parsed_old.problems)
     if more:
-        raise NotFixableError(f"SGLang {catalogue.version} would refuse it: {next(iter(more))}")
+        raise NotFixableError(
+            f"SGLang {catalogue.version} would refuse the fix: {next(iter(more))}"
+        )
     return True
 
 

@@ -341,7 +341,7 @@ def _argument(name: str, value: Any, catalogue: Catalogue) -> TargetArgument:
     refused = [problem for problem in parsed.problems if problem.index is not None]
     if refused or len(parsed.parsed) != 1:
         reason = refused[0].message if refused else f"`{' '.join(words)}` cannot be parsed"
-        raise NotFixableError(f"SGLang {catalogue.version} refuses it: {reason}")
+        raise NotFixableError(f"SGLang {catalogue.version} refuses the fix: {reason}")
     (item,) = parsed.parsed
     return TargetArgument(key, item.name, value, words, item.stored)
 

@@ -147,7 +147,7 @@ def successor(image: str, to: str) -> NewImage | None:
 def unknown_image(image: str, to: str) -> Problem:
     """Return a problem: the image has no known counterpart with the release `to`."""
     return Problem(
-        f"{image} has SGLang {image_version(image)}, and its counterpart with {to} is unknown",
+        f"{image} contains SGLang {image_version(image)}, and its counterpart with {to} is unknown",
         help=(
             f"set an image with SGLang {to} (official: {official_image(to)}); --force leaves "
             "the image unchanged"

@@ -118,7 +118,7 @@ def _with_flag(argument: Argument, negated: bool) -> MigrationVerdict:
         return MigrationVerdict(flag=f"--no-{argument.flag.removeprefix('--')}")
     if argument.default is False:
         return MigrationVerdict(removed=True, why=f"{argument.flag} is off by default")
-    return MigrationVerdict(unknown=True, why=f"{argument.flag} cannot be switched off there")
+    return MigrationVerdict(unknown=True, why=f"{argument.flag} cannot be switched off")
 
 
 def _renamed(name: str, target: Catalogue, negated: bool) -> MigrationVerdict | None:
@@ -297,7 +297,7 @@ def _refusal(words: Sequence[str], problem: ArgvProblem, source: Catalogue) -> A
         return ArgvProblem(
             problem.index,
             unknown_words(word, source.version),
-            "set --from to the version that the command is for",
+            "set --from to the command's SGLang version",
         )
     message = f"SGLang {source.version} refuses this: {problem.message}"
     return ArgvProblem(problem.index, message, _meant_before(word) or problem.help)

@@ -104,7 +104,7 @@ def _require_same_version(prepared: Sequence[Prepared]) -> None:
     if len(versions) > 1:
         listed = ", ".join(f"{launch.recipe.role}: {launch.version}" for launch in prepared)
         raise InputError(
-            f"the roles are for different versions of SGLang ({listed})",
+            f"the roles use different SGLang versions ({listed})",
             help="set one version with --engine VERSION",
         )
 

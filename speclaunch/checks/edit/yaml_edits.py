@@ -125,7 +125,7 @@ def set_value(found: Yaml, key: yaml.Node, value: yaml.Node, new: str) -> list[E
     if value.start_mark.line == value.end_mark.line and here:
         return [Edit(at.line + 1, value.start_mark.column + 1, end - start, new)]
     if isinstance(value, yaml.CollectionNode) and value.flow_style:
-        raise NotFixableError("its value is a list over several lines")
+        raise NotFixableError("its value spans several lines")
     matched = _VALUE.match(line[at.column :])
     if matched is None:
         raise NotFixableError("its value cannot be edited")
@@ -196,7 +196,7 @@ def _into_flow(found: Yaml, node: yaml.CollectionNode, parts: Sequence[str]) -> 
     line = found.lines[end.line]
     at = end.column - 1  # the closing bracket
     if node.start_mark.line != end.line or line[at : at + 1] not in "]}":
-        raise NotFixableError("it is a list over several lines")
+        raise NotFixableError("it spans several lines")
     body = line[:at].rstrip()
     comma = "" if not node.value or body.endswith(",") else ","
     blank = " " if node.value else ""
@@ -218,7 +218,7 @@ def _out_of_flow(
     elif index and before is not None:
         start = before.start()
     elif len(parts) > 1:
-        raise NotFixableError("its neighbors are on other lines")
+        raise NotFixableError("its comma is on another line")
     return [Edit(first.line + 1, start + 1, end - start, "")]
 
 

@@ -317,7 +317,7 @@ class EngineJudge:
         if sum(map(len, question.words)) + variables > LONGEST:
             raise _NotSentError(f"the command is longer than {LONGEST >> 20} MiB")
         if time.monotonic() >= deadline:
-            raise _NotSentError("the time limit of all queries is reached")
+            raise _NotSentError("the time limit for all queries is reached")
         if len(failures) >= _RESTARTS:
             raise _NotSentError(f"the judge failed {len(failures)} times; last: {failures[-1]}")
 

@@ -259,8 +259,8 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 message,
                 at=(setting.name,),
-                why="this version does not have that name yet; speclaunch renders the one it "
-                "has, so the recipe works in both versions",
+                why="the name is newer than this version; speclaunch renders the older name, so "
+                "the recipe works in both versions",
             )
             continue
         yield Verdict(

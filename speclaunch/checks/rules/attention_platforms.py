@@ -53,7 +53,7 @@ def mla_backend(plan: Plan) -> Iterator[Verdict]:
         if _unfit(backend, draft):
             fix = Fix(f"set {DRAFT} to flashinfer", set={DRAFT: "flashinfer"}, safe=True)
             if not plan.has_argument(DRAFT):  # same either way: only the remedy differs
-                fix = Fix("use another backend for both, or SGLang 0.5.7 or later")
+                fix = Fix("use another backend for target and draft, or SGLang 0.5.7 or later")
             yield _verdict_of_mla_backend(backend, "draft", fix)
 
 
@@ -331,7 +331,7 @@ def hybrid_gdn_backend(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{name} does not run on {backend} on Blackwell GPUs in SGLang {plan.version}",
             at=BACKENDS,
-            why=f"the engine stops while it starts: only {', '.join(allowed)} are supported on "
+            why=f"the engine stops during startup: only {', '.join(allowed)} are supported on "
             "Blackwell GPUs for hybrid GDN models",
             fix=Fix("use triton", set={"attention_backend": "triton", **dict.fromkeys(PHASES)}),
         )
@@ -447,7 +447,7 @@ def kv_dtype_hardware(plan: Plan) -> Iterator[Verdict]:
                 f"a KV cache of type {name}",
                 at=(_DTYPE,),
                 why=f"the engine refuses: {message}",
-                fix=Fix("let the engine choose", set={_DTYPE: None}),
+                fix=Fix("let the engine choose the type", set={_DTYPE: None}),
             )
 
 

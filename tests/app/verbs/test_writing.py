@@ -41,7 +41,7 @@ def test_an_error_of_the_source_is_reported_and_imported(tmp_path: Path) -> None
     for words in (("import", "run.sh"), ("import", "run.sh", "--to-dir", "out")):
         done = program.run(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert "error[SPL404]" in done.stderr and "1 error already in its source" in done.stderr
+        assert "error[SPL404]" in done.stderr and "the source already has 1 error" in done.stderr
     assert (tmp_path / "out" / "run.yaml").is_file()
     done = program.run("import", "run.sh", "--to-dir", "out", cwd=tmp_path)
     assert done.returncode == 2 and "--overwrite" in done.stderr
@@ -171,5 +171,5 @@ def test_migrate_refuses_a_new_error_and_reports_an_old_one(tmp_path: Path) -> N
     file.write_text(broken)
     done = program.run("migrate", "run.sh", "--to", "0.5.23", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "error[SPL404]" in done.stderr and "1 error already in its source" in done.stderr
+    assert "error[SPL404]" in done.stderr and "the source already has 1 error" in done.stderr
     assert file.read_text() == broken.replace("max-bs", "max-bs-decode")

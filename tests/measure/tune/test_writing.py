@@ -139,4 +139,4 @@ def test_a_tuned_recipe_with_a_new_error_is_not_written(
     assert write(before, broken, force=True) == path and path.read_text() == broken
     more = f"{broken}  speculative_num_draft_tokens: 4\n"
     assert write(broken, more) == path and path.read_text() == more
-    assert "1 error already in its source" in capsys.readouterr().err
+    assert "the source already has 1 error" in capsys.readouterr().err

@@ -149,10 +149,10 @@ def test_a_comparison_tells_what_means_something_first() -> None:
     found = compared(planned(version="0.5.9"), planned())
     text = shown(show_comparison, found)
     arguments = text.partition("\nMemory")[0]
-    assert "renamed with the same value: cuda_graph_max_bs → cuda_graph_max_bs_decode" in text
+    assert "renamed, value unchanged: cuda_graph_max_bs → cuda_graph_max_bs_decode" in text
     assert "SPL005" not in text, "that it has another name there is no finding lost"
     assert "hicache_" not in arguments and "mamba_" not in arguments
-    assert "more differences in unused features: --all" in text
+    assert "more differences in unused features (use --all)" in text
     assert "disable_overlap_schedule" in arguments
     everything = shown(lambda *words: show_comparison(*words, everything=True), found)
     assert "hicache_mem_layout: layer_first → page_first" in everything
