@@ -86,7 +86,7 @@ def _on_device(plan: Plan, algorithm: str, since: Mapping[str, str]) -> Iterator
         yield Verdict(
             f"{algorithm} does not run on {plan.device} in SGLang {plan.version}",
             at=("device", "speculative_algorithm"),
-            why=f"the engine refuses: it supports {', '.join(devices)} only",
+            why=f"the engine refuses: {algorithm} supports {', '.join(devices)} only",
             fix=Fix(
                 "serve without speculation on this device", set={"speculative_algorithm": None}
             ),
@@ -175,7 +175,7 @@ def dflash_block_size(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 f"{name} {value} is not a valid size",
                 at=(name,),
-                why=f"DFLASH requires a positive number of tokens per block, got {value}",
+                why="DFLASH requires a positive number of tokens per block",
                 fix=Fix("remove it: the draft's config sets it", set={name: None}),
             )
             return
@@ -222,7 +222,7 @@ def dflash_block_mismatch(plan: Plan) -> Iterator[Verdict]:
         why="the engine logs a block size mismatch and continues, but accepts fewer drafted "
         "tokens for the same work",
         fix=Fix(
-            f"remove it: the draft's config sets it ({trained})", set={_BLOCK: None, _TOKENS: None}
+            f"remove the block size: the draft sets {trained}", set={_BLOCK: None, _TOKENS: None}
         ),
     )
 
@@ -492,7 +492,7 @@ def dspark_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
         )
     if not prefill:
         yield Verdict(
-            f"DSPARK does not support pipeline parallelism here (pp_size {stages})",
+            f"DSPARK does not support pipeline parallelism (pp_size {stages})",
             at=("pp_size", "speculative_algorithm"),
             why="the engine refuses: pp_size must be 1; from 0.5.21 on, a prefill server may "
             "have more stages",

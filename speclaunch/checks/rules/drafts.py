@@ -412,7 +412,7 @@ def unchecked_draft_context(plan: Plan) -> Iterator[Verdict]:
         why="before 0.5.1 a draft with a shorter context causes illegal memory accesses; 0.5.1 "
         "and later reject it (sglang pull request #9388)",
         fix=Fix(
-            "use SGLang 0.5.1 or later, or a draft with max_position_embeddings of at least "
+            "use SGLang 0.5.1 or later, or a draft whose max_position_embeddings is at least "
             "the target's"
         ),
     )

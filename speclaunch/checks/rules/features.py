@@ -445,7 +445,7 @@ def hisparse(plan: Plan) -> Iterator[Verdict]:
             f"{_NAME} needs disable_radix_cache",
             "Hierarchical sparse attention currently requires --disable-radix-cache.",
             (_NAME,),
-            Fix("set disable_radix_cache: true", set={"disable_radix_cache": True}, safe=True),
+            Fix("set disable_radix_cache to true", set={"disable_radix_cache": True}, safe=True),
         )
     if plan.algorithm is None or plan.in_versions("<0.5.22"):
         return

@@ -130,11 +130,11 @@ def _switched_off(plan: Plan) -> bool:
 
 
 def _refused(plan: Plan) -> Verdict:
-    fix = Fix("set disable_radix_cache: true", set={"disable_radix_cache": True}, safe=True)
+    fix = Fix("set disable_radix_cache to true", set={"disable_radix_cache": True}, safe=True)
     if has_extra_buffer(plan):
         fix = Fix(
-            "set mamba_scheduler_strategy: extra_buffer (0.5.10: with SGLANG_ENABLE_SPEC_V2=1), "
-            "or disable_radix_cache: true",
+            "set mamba_scheduler_strategy to extra_buffer (with SGLANG_ENABLE_SPEC_V2=1 in "
+            "0.5.10), or disable_radix_cache to true",
             set={STRATEGY: "extra_buffer"},
             safe=True,
         )
@@ -267,7 +267,7 @@ def _verdict(message: str, engine_message: str) -> Verdict:
         at=(STRATEGY, "disable_radix_cache"),
         why=f"the engine refuses: {engine_message}",
         fix=Fix(
-            "remove the strategy, and set disable_radix_cache: true",
+            "remove the strategy, and set disable_radix_cache to true",
             set={STRATEGY: None, "disable_radix_cache": True},
         ),
     )

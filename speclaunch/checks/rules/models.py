@@ -50,7 +50,8 @@ def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
             why="the engine stops: AssertionError: Only EAGLE … supported for this model; "
             "the engine checks this before it replaces NEXTN with EAGLE",
             fix=Fix(
-                "set it to EAGLE, with topk 1", set={"speculative_algorithm": "EAGLE", _NAME: 1}
+                "set speculative_algorithm to EAGLE, with topk 1",
+                set={"speculative_algorithm": "EAGLE", _NAME: 1},
             ),
         )
     elif written == "EAGLE" and plan.user_value(_NAME) != 1:
@@ -82,7 +83,11 @@ def gemma4_draft(plan: Plan) -> Iterator[Verdict]:
             at=("speculative_algorithm", "speculative_draft_model_path"),
             why="the engine refuses: Gemma4AssistantForCausalLM draft requires "
             "--speculative-algorithm NEXTN or EAGLE",
-            fix=Fix("set it to NEXTN", set={"speculative_algorithm": "NEXTN"}, safe=True),
+            fix=Fix(
+                "set speculative_algorithm to NEXTN",
+                set={"speculative_algorithm": "NEXTN"},
+                safe=True,
+            ),
         )
 
 
@@ -95,8 +100,8 @@ def mtp_weights_missing(plan: Plan) -> Iterator[Verdict]:
     if not target.mtp_layers or target.mtp_weights is not False:
         return
     yield Verdict(
-        f"the config declares {target.mtp_layers} multi-token-prediction layer(s), but the "
-        "weight index contains none",
+        f"the config declares {target.mtp_layers} multi-token-prediction layer"
+        f"{'s' * (target.mtp_layers != 1)}, but the weight index contains none",
         at=("model_path", "speculative_algorithm"),
         why="the engine does not log missing weights: the draft's layer remains uninitialized "
         "and its tokens are rejected",
@@ -298,7 +303,8 @@ def multi_layer_target(plan: Plan) -> Iterator[Verdict]:
         why="the engine fails at startup: the class does not accept draft_model_idx (sglang "
         "issue #36536)",
         fix=Fix(
-            "remove it: the engine enables it for the models that need it", set={_SWITCH: None}
+            f"remove {_SWITCH}: the engine enables it for the models that need it",
+            set={_SWITCH: None},
         ),
     )
 
@@ -331,7 +337,7 @@ def multi_layer_tree(plan: Plan) -> Iterator[Verdict]:
     if tokens is None or steps is None or tokens == steps + 1:
         return
     yield Verdict(
-        f"multi-layer EAGLE drafts a chain of {steps} steps: {_TOKENS} {tokens} is not {steps + 1}",
+        f"multi-layer EAGLE with {steps} steps needs {_TOKENS} {steps + 1}, not {tokens}",
         at=(_TOPK, _TOKENS, "enable_multi_layer_eagle"),
         why="the engine stops during startup: multi-layer EAGLE requires "
         f"{_TOKENS} == speculative_num_steps + 1, got {tokens} and {steps}",
@@ -355,7 +361,7 @@ def quantization_mismatch(plan: Plan) -> Iterator[Verdict]:
         why="the engine refuses: Quantization method specified in the model config "
         f"({found.made}) does not match the quantization method specified in the "
         f"`quantization` argument ({found.used})",
-        fix=Fix("remove it: the checkpoint's config states the method", set={NAME: None}),
+        fix=Fix(f"remove {NAME}: the checkpoint's config states the method", set={NAME: None}),
     )
 
 

@@ -19,8 +19,8 @@ def ngram_device(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"NGRAM does not run on {plan.device} in SGLang {plan.version}",
             at=("device", "speculative_algorithm"),
-            why=f"the engine refuses: it supports {', '.join(devices)} only (CPU from 0.5.16, XPU "
-            "from 0.5.21)",
+            why=f"the engine refuses: NGRAM supports {', '.join(devices)} only (CPU from 0.5.16, "
+            "XPU from 0.5.21)",
             fix=Fix(
                 "serve without speculation on this device", set={"speculative_algorithm": None}
             ),
@@ -124,7 +124,10 @@ def ngram_limits(plan: Plan) -> Iterator[Verdict]:
                 at=tuple(explicit),
                 why="the engine accepts any number; the trie raises a RuntimeError after the "
                 "model is loaded",
-                fix=Fix("use the defaults, which work", set=dict.fromkeys(explicit)),
+                fix=Fix(
+                    f"remove {' and '.join(explicit)}; the defaults work",
+                    set=dict.fromkeys(explicit),
+                ),
             )
 
 
@@ -272,7 +275,7 @@ def uno_width(plan: Plan) -> Iterator[Verdict]:
             f"UNO {message}",
             at=(_TOKENS, _TOPK, _STEPS, "speculative_algorithm"),
             why="the engine rejects it while parsing arguments",
-            fix=Fix(f"change {_TOKENS}, or remove {_TOPK}: a chain can have any width"),
+            fix=Fix(f"change {_TOKENS}, or remove {_TOPK}: a chain can have any number of tokens"),
         )
 
 
@@ -311,7 +314,7 @@ def uno_attention(plan: Plan) -> Iterator[Verdict]:
             raise UnknownValueError("the attention backend is unknown")
         if backend != "fa3":
             yield Verdict(
-                f"UNO needs fa3, and {name} is {backend}",
+                f"UNO needs fa3, but {name} is {backend}",
                 at=(name, "attention_backend", "speculative_algorithm"),
                 why="the engine refuses: UNO requires FA3 for both prefill and decode attention",
                 fix=Fix(

@@ -243,9 +243,8 @@ def dp_attention_sizes(plan: Plan) -> Iterator[Verdict]:
         )
     if REPLICAS_TOO.applies(plan):
         yield Verdict(
-            f"dp_size {plan.user_value(REPLICAS)} with attn_dp_size "
-            f"{plan.user_value(ATTENTION_RANKS)}: "
-            "replicas of a server with DP attention are not supported",
+            "replicas of a server with DP attention are not supported (dp_size "
+            f"{plan.user_value(REPLICAS)}, attn_dp_size {plan.user_value(ATTENTION_RANKS)})",
             at=(REPLICAS, ATTENTION_RANKS),
             why=f"the engine refuses: {REPLICAS_TOO.message}",
             fix=Fix("remove dp_size", set={REPLICAS: None}),

@@ -78,8 +78,8 @@ def partial_parameters(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{' and '.join(explicit)} need{'s' * (len(explicit) == 1)} speculative_num_steps",
         at=tuple(explicit),
-        why="without speculative_num_steps the engine chooses all three values; if another is set, "
-        "it stops with an AssertionError that has no message",
+        why="without speculative_num_steps the engine chooses all three values, but stops with "
+        "a bare AssertionError if another is set",
         fix=_fix(plan),
     )
 
@@ -93,7 +93,7 @@ def _fix(plan: Plan) -> Fix:
     if steps < 1:  # same either way: only the advice differs
         return Fix("set speculative_num_steps as well, or let the engine choose all three")
     return Fix(
-        f"set speculative_num_steps to {steps} and speculative_eagle_topk to 1: a chain of "
+        f"set speculative_num_steps to {steps} and speculative_eagle_topk to 1 for a chain of "
         f"{tokens} tokens",
         set={"speculative_num_steps": steps, "speculative_eagle_topk": 1},
     )
@@ -183,8 +183,8 @@ def tree_capacity_check(plan: Plan) -> Iterator[Verdict]:
         f"speculative_num_draft_tokens {tokens} is more than the {capacity} tokens of a draft tree "
         f"with {steps} steps and topk {topk}",
         at=("speculative_num_draft_tokens", "speculative_num_steps", "speculative_eagle_topk"),
-        why=f"the engine selects the best {tokens - 1} of {capacity - 1} drafted tokens: "
-        "torch.topk fails with: selected index k out of range",
+        why=f"the engine selects the best {tokens - 1} of {capacity - 1} drafted tokens, and "
+        "torch.topk fails: selected index k out of range",
         fix=Fix(
             f"lower speculative_num_draft_tokens to {capacity}, or draft more steps",
             set={"speculative_num_draft_tokens": capacity},
@@ -223,7 +223,7 @@ def nonpositive_parameter(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"speculative_num_draft_tokens {tokens} verifies nothing",
             at=("speculative_num_draft_tokens",),
-            why=f"the engine selects the best {tokens - 1} drafted tokens: torch.topk fails",
+            why=f"the engine selects the best {tokens - 1} drafted tokens, and torch.topk fails",
             fix=Fix("set it to 2 or more: a drafted token and the target's own"),
         )
 

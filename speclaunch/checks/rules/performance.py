@@ -179,7 +179,7 @@ def padding_switch(plan: Plan) -> Iterator[Verdict]:
     if not plan.value(_SWITCH) or plan.is_set("cuda_graph_bs_decode"):
         return
     yield Verdict(
-        "disable_cuda_graph_padding adds no graph sizes when speculating",
+        "disable_cuda_graph_padding adds no graph sizes for speculation",
         at=(_SWITCH,),
         why="before 0.5.3 it does not change the sizes for speculation; other batch sizes are "
         "decoded without a graph",
@@ -281,7 +281,7 @@ def memory_fraction(plan: Plan) -> Iterator[Verdict]:
         why="no memory is left for the KV cache"
         if number <= 0
         else "the engine takes all GPU memory or more, and the next allocation fails",
-        fix=Fix(f"set it to {percent:g} if {number:g} % is meant", set={_FRACTION: percent})
+        fix=Fix(f"set it to {percent:g} if {number:g}% is meant", set={_FRACTION: percent})
         if slip
         else Fix("remove it: the engine chooses a value", set={_FRACTION: None}),
         severity=Severity.WARNING if number == 1 else None,

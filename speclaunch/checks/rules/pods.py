@@ -47,7 +47,7 @@ def image_versions(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
             yield (
                 plan,
                 Verdict(
-                    f"{part_of(plan)} runs SGLang {image}, {part_of(first)} runs {other}",
+                    f"{part_of(plan)} runs SGLang {image}, but {part_of(first)} runs {other}",
                     why="ranks and roles exchange unversioned data (KV layout, bootstrap, "
                     "messages): different releases fail to connect, or serve wrong results",
                     fix=Fix("set the same image for all parts"),
@@ -171,8 +171,8 @@ def _of_volume(volume: Volume, ranks: int) -> Iterator[Verdict]:
     if volume.kind == "emptyDir" and volume.medium != "Memory":
         yield Verdict(
             f"the volume at {SHARED} is on the node's disk",
-            why="an emptyDir without medium: Memory is a directory on the node: the ranks' "
-            "shared data goes through its disk",
+            why="an emptyDir without the medium Memory is a directory on the node, so the "
+            "ranks' shared data goes through its disk",
             fix=Fix("set its medium to Memory"),
             place=volume.place,
             others=(volume.mount.place,),
@@ -211,7 +211,7 @@ def gpu_requests(plan: Plan) -> Iterator[Verdict]:
             )
         elif request.known and limit.known and integer(request) != integer(limit):
             yield Verdict(
-                f"the request for {name} is {request.value} and its limit {limit.value}",
+                f"the request for {name} is {request.value}, but its limit is {limit.value}",
                 why="the API server refuses the pod: must be equal to nvidia.com/gpu limit"
                 if name.startswith("nvidia")
                 else "the API server refuses the pod: both must be equal",
@@ -305,7 +305,7 @@ def privileged(plan: Plan) -> Iterator[Verdict]:
         "the container is privileged",
         why="it can access all devices of the host, including other containers' GPUs, and escape "
         "to the host; the engine does not need that",
-        fix=Fix("remove it; for RDMA, request the device and add the capability IPC_LOCK"),
+        fix=Fix("remove privileged; for RDMA, request the device and add the capability IPC_LOCK"),
         place=written.place,
     )
 
