@@ -171,7 +171,7 @@ class HttpReader:
         except ValueError:
             same = False
         if not same:
-            raise HttpError("redirects to another server, which is not followed")
+            raise HttpError("redirects to another server (not followed)")
         return f"{there.path or '/'}?{there.query}" if there.query else there.path or "/"
 
 

@@ -264,7 +264,7 @@ def host_memory(plan: Plan) -> Iterator[Verdict]:
             at=("tp_size",),
             why=f"each scheduler process needs at least {PROCESS} GiB before it loads anything: "
             "the kernel kills the container (OOMKilled, 137)",
-            fix=Fix(f"raise the limit above {ranks * PROCESS:,.0f} GiB, plus the size of {SHARED}"),
+            fix=Fix(f"raise the limit above {ranks * PROCESS:,.0f} GiB plus the size of {SHARED}"),
             place=written.place,
             severity=Severity.WARNING,
         )

@@ -171,7 +171,7 @@ def impatient_liveness(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{probe_name(probe)} kills the container after {silence:g} s without a token",
             why=f"the engine waits {patience(plan)} s (SGLANG_HEALTH_CHECK_TIMEOUT) before it "
-            "returns 503: a long prefill or compilation takes that long, and the restart "
+            "returns 503: a long prefill or compilation can take that long, and the restart "
             "loses all requests",
             fix=Fix(f"set timeoutSeconds to {patience(plan) + 5}, or raise failureThreshold"),
             place=probe.place,
@@ -278,8 +278,8 @@ def loopback_address(plan: Plan) -> Iterator[Verdict]:
         f"the server listens on {plan.value('host')}, which is unreachable from outside its "
         "container",
         at=("host",),
-        why=f"{subject} the loopback address; kubelet, Services and published ports connect "
-        "from outside: connection refused",
+        why=f"{subject} the loopback address; connections from the kubelet, Services and published "
+        "ports are refused",
         fix=Fix("set host to 0.0.0.0"),
         others=from_outside,
     )

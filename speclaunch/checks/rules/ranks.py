@@ -474,5 +474,5 @@ def nodes_and_stages(plan: Plan) -> Iterator[Verdict]:
         at=(NODES, "pp_size"),
         why="the engine assigns entire stages to hosts, or entire hosts to stages, by integer "
         "division: some ranks never start, and the others wait for them",
-        fix=Fix(f"set pp_size to {nodes}, or so that one divides the other"),
+        fix=Fix(f"set pp_size to a divisor or a multiple of {nodes}"),
     )

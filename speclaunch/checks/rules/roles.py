@@ -199,7 +199,7 @@ def _as_decode(plan: Plan) -> Iterator[Verdict]:
         if plan.user_value(name) is not None:
             flag = name.replace("_", "-")
             yield Verdict(
-                f"{name} is for the prefill server",
+                f"a decode server does not accept {name}",
                 at=(name,),
                 why=f"the engine stops: AssertionError: Cannot set --{flag} for the decode engine.",
                 fix=Fix("remove it", set={name: None}, safe=True),

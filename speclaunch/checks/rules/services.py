@@ -314,7 +314,8 @@ def _rank(plan: Plan) -> int | None:
 _OWN_RANK_ADDRESS_OWN = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104
 _NAME = "dist_init_addr"
 _OWN_RANK_ADDRESS_FIX = Fix(
-    "set it to the address of rank 0 on all hosts: $(LWS_LEADER_ADDRESS), its Service, its host"
+    "on all hosts, set dist_init_addr to rank 0's address: $(LWS_LEADER_ADDRESS), its Service or "
+    "host"
 )
 
 
@@ -450,7 +451,7 @@ def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                         why=(
                             "it remains in the repository's history, readable by anyone with access"
                         ),
-                        fix=Fix("rotate the exposed key, and read the new one from a secret"),
+                        fix=Fix("rotate the exposed key, and read the new key from a secret"),
                         place=replace(written.place, hidden=True),
                     ),
                 )

@@ -200,7 +200,7 @@ def slime_data_parallel(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"slime accepts --sglang-dp-size {ranks} only with --sglang-enable-dp-attention",
         at=("dp_size",),
-        why="slime stops before it starts anything: an AssertionError without a message",
+        why="slime stops before it starts anything, with an empty AssertionError",
         fix=Fix("add --sglang-enable-dp-attention, or run more engines"),
     )
 

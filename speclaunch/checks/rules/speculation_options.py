@@ -89,8 +89,8 @@ def rejection_sampling(plan: Plan) -> Iterator[Verdict]:
     topk = number(plan, "speculative_eagle_topk")
     if topk != 1:  # also None: steps without a topk (0.5.14 arg_groups/speculative_hook.py:352)
         yield Verdict(
-            "rejection sampling needs speculative_eagle_topk 1, not "
-            f"{'an omitted value' if topk is None else topk}",
+            "rejection sampling needs speculative_eagle_topk 1, "
+            f"{'which is not set' if topk is None else f'not {topk}'}",
             at=("speculative_eagle_topk", REJECTION, BLOCKS),
             why="the engine refuses: --speculative-use-rejection-sampling requires "
             "--speculative-eagle-topk=1.",
@@ -466,7 +466,7 @@ def spec_v2_auto_topk(plan: Plan) -> Iterator[Verdict]:
         why="the engine checks topk before it chooses this value, so it accepts the tree; the "
         "worker treats the first tokens of the tree as the accepted path",
         fix=Fix(
-            f"set the parameters: {steps} steps, topk 1, {steps + 1} draft tokens",
+            f"set {steps} steps, topk 1 and {steps + 1} draft tokens",
             set={
                 "speculative_num_steps": steps,
                 "speculative_eagle_topk": 1,

@@ -345,7 +345,7 @@ def zero_weights(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{_message_of_empty_weights(empty)} all zero{read}",
         at=(found.argument,),
-        why="a layer of zeros has no output: such files come from interrupted downloads and "
+        why="a layer of zeros outputs zeros: such files come from interrupted downloads and "
         "conversions, and the engine loads them silently",
         fix=Fix("use a new copy of the weights"),
     )
@@ -391,7 +391,7 @@ def _of(checkpoint: Checkpoint | None, argument: str) -> Iterator[Verdict]:
     broken, missing = checkpoint.tensors.headers.broken, checkpoint.missing_files
     if broken:
         yield Verdict(
-            f"{len(broken)} file(s) of weights cannot be loaded: {broken[0]}",
+            f"{len(broken)} weight file(s) cannot be loaded: {broken[0]}",
             at=(argument,),
             why="the engine refuses: Error while deserializing header",
             fix=Fix("download the file again"),
@@ -426,8 +426,8 @@ def unclaimed_layers(plan: Plan) -> Iterator[Verdict]:
     }
     if behind:
         yield Verdict(
-            f"the files contain layer {', '.join(map(str, sorted(behind)[:5]))}, but the engine "
-            f"builds {built}",
+            f"the files contain layer{'s' * (len(behind) > 1)} "
+            f"{', '.join(map(str, sorted(behind)[:5]))}, but the engine builds {built} layer(s)",
             at=(found.argument,),
             why="the engine silently drops layers beyond num_hidden_layers: the draft runs "
             "with only some of its layers",

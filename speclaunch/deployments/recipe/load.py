@@ -539,7 +539,7 @@ def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed
     named = recipe.deployment.name
     if role is None:
         message = f"{named} has several roles, but {why}: {', '.join(roles)}"
-        raise InputError(message, help=f"name one: --role {next(iter(roles))}")
+        raise InputError(message, help=f"choose a role, such as --role {next(iter(roles))}")
     if role in roles:
         return roles[role]
     place = Place(COMMAND_LINE, text=f"--role {role}")

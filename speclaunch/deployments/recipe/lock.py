@@ -125,8 +125,8 @@ def lock_of(value: object) -> Lock:
         raise ValueError(f"{at}: {message}" if at else message) from None
     if found.format != FORMAT:
         raise ValueError(
-            f"format {found.format} is unknown; this speclaunch reads {FORMAT}: update "
-            "speclaunch, or write the lock again"
+            f"format {found.format} is unknown (expected {FORMAT}): update speclaunch, or write "
+            "the lock again"
         )
     return found
 

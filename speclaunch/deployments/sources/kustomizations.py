@@ -349,7 +349,7 @@ class _Composing:
                 raise NotUnderstoodError(f"`{path}` does not exist", item)
             self._bytes += reads.size(path)
             if self._bytes > MAX_BYTES or len(self._read) > _MAX_FILES:
-                raise NotUnderstoodError("it has too many or too large files", item)
+                raise NotUnderstoodError("it has too many files, or they are too large", item)
             return reads.read_bytes(path)
         except (OSError, ValueError) as error:
             raise NotUnderstoodError(f"`{path}` cannot be read", item) from error

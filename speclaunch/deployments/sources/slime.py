@@ -211,7 +211,9 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
             extras[name] = values[0].word() if values else head.word()
             if len(values) > 1:
                 rest = " ".join(word.text for word in values[1:])
-                dropped.append(Dropped(rest, values[1].place, f"more values of `{name}`"))
+                dropped.append(
+                    Dropped(rest, values[1].place, f"only one value of `{name}` is used")
+                )
         else:
             why = head.unknown or "a slime-only option"
             dropped.append(Dropped(option_text, head.place, why))

@@ -237,7 +237,7 @@ def _installed(
         override = f", or override the recipe's pin: --engine {installed}" if pinned else ""
         raise LaunchError(
             f"SGLang {version} was requested, but {runtime.interpreter} has {installed}",
-            help="install this version for the interpreter, or set another: engine.python=…"
+            help="install this version there, or use a different interpreter: engine.python=…"
             + override,
         )
     held = installed_catalogue(runtime) or installed
@@ -271,7 +271,7 @@ def _require_served(recipe: Recipe, version: str, engine_version: str | None) ->
         )
         if engine_version:
             raise InputError(_version_problem(message, engine_version))
-        raise LaunchError(message, help="set a different engine: engine.python=…")
+        raise LaunchError(message, help="use a different interpreter: engine.python=…")
     if engine_version is None or engine.pinned is None or engine.pinned == version:
         return None
     return overrides_pin(version, engine.pinned)

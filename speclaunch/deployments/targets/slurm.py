@@ -122,7 +122,7 @@ def option_problems(options: DeployOptions) -> Iterator[Problem]:
         if name.replace("_", "-") not in (*OF_THE_CLUSTER, *OTHERS):
             near = suggest(name, [*OF_THE_CLUSTER, *OTHERS])
             known = f"choose one of {', '.join((*OF_THE_CLUSTER, *OTHERS))}"
-            yield Problem(f"deploy.slurm has no {name!r}", help=near or known)
+            yield Problem(f"deploy.slurm has no option {name!r}", help=near or known)
     for name, value in cluster_options(options).items():
         if value is not True and not _VALUE.match(str(value)):
             message = f"deploy.slurm.{name}: {value!r} is not a valid value for sbatch's --{name}"

@@ -93,7 +93,7 @@ def read_installed(runtime: Runtime, version: str | None = None) -> str:
     if the package cannot be read."""
     if runtime.sglang_path is None:
         raise LaunchError(
-            f"the sglang of {runtime.interpreter} has no readable package directory",
+            f"SGLang in {runtime.interpreter} has no readable package directory",
             help="set engine.catalogue to the path of its package",
         )
     return add_fork(runtime.sglang_path, version=runtime.sglang or version)

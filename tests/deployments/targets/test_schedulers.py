@@ -323,7 +323,7 @@ def test_a_text_that_starts_another_deployment_is_refused(
 @pytest.mark.parametrize(
     ("target", "overrides", "said"),
     [
-        ("slurm", ["++deploy.slurm.partion=gpu"], "deploy.slurm has no 'partion'"),
+        ("slurm", ["++deploy.slurm.partion=gpu"], "deploy.slurm has no option 'partion'"),
         (
             "slurm",
             ["++deploy.slurm.time='1; rm -rf /'"],
