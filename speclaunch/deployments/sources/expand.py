@@ -126,7 +126,7 @@ class Expander:
                 return self.unknown(part, source, part.why)
 
     def compute(self, expression: str, span: SourceSpan) -> bool:
-        """Mark variables set by arithmetic as unknown; return True if there are any."""
+        """Mark as unknown the variables that arithmetic sets; return True if there are any."""
         names = expansions.set_by(expression)
         for name in names:
             exported = (old := self.scope.get(name)) is not None and old.exported

@@ -384,8 +384,8 @@ def is_false_comparison(
 ) -> bool:
     """True if a condition compares an argument of the current function and is false.
 
-    `arguments` contains the start offsets of each call's arguments. The
-    result is False for a condition on any other value.
+    `arguments` contains the start offsets of each call's arguments. The result is False for a
+    condition on any other value.
     """
     found = _COMPARISON.fullmatch(condition[0].span.text.strip()) if len(condition) == 1 else None
     if found is None or not arguments:

@@ -415,7 +415,7 @@ class ShellScope(Struct):
 
     @contextmanager
     def filled(self, condition: str) -> Iterator[None]:
-        """Inside the context, mark empty variables that a condition tests as unknown.
+        """Inside the context, mark as unknown the empty variables that a condition tests.
 
         A branch under `[ -n "$X" ]` runs only if the environment sets a nonempty X.
         """
@@ -510,7 +510,7 @@ def _either(values: list[Value | None], condition: str) -> Value | None:
 
 
 def _begun(known: list[Value], condition: str) -> Value | None:
-    """Return the first text if all texts begin with the same tokens; None if they do not.
+    """Return the first value if all begin with the same tokens; None if they do not.
 
     The shared tokens are certain; the remainder depends on `condition`. A remainder that does not
     begin with a flag is unknown.

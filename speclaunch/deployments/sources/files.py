@@ -136,7 +136,7 @@ def _together(reading: Reading, document: Document) -> Reading:
 def _is_script(text: str, shown: str) -> bool:
     """True if bash (or sh) gets the file unchanged.
 
-    A Dockerfile, a systemd unit or a pasted fragment allows other line ends and errors.
+    In a Dockerfile, a systemd unit or a pasted fragment, CRLF and syntax errors are allowed.
     """
     if text.startswith("#!"):
         return _BASH_START.match(text) is not None

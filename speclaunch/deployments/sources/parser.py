@@ -101,7 +101,7 @@ class _Parser(Lexer):
     # -- between commands ---------------------------------------------------------------
 
     def skip_blank(self, *, newlines: bool = False, comments: bool = True) -> None:
-        """Skip blanks and continued lines; on request also line ends and comments."""
+        """Skip blanks and continued lines; optionally also line ends and comments."""
         text = self.text
         while self.pos < len(text):
             blank = _BLANK.match(text, self.pos)

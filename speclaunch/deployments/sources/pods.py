@@ -316,7 +316,7 @@ def number_at(node: yaml.Node | None, document: Document) -> Setting | None:
 
 
 def in_bytes(found: Setting | None, *, compose: bool = False) -> Setting | None:
-    """Return an amount of memory in bytes. Other values are unchanged and marked unknown.
+    """Return a memory amount in bytes; None for None. Other values are marked unknown.
 
     Kubernetes counts `M` as 10^6 and `Mi` as 2^20 (API reference, Quantity), Compose `m` as 2^20
     (compose-spec, Byte values).
@@ -346,7 +346,7 @@ def byte_count(text: str, *, compose: bool = False) -> int | None:
 
 
 def in_seconds(found: Setting | None) -> Setting | None:
-    """Return a Compose duration (`1m30s`) in seconds. Other texts are marked unknown."""
+    """Return a Compose duration (`1m30s`) in seconds; None for None. Others are marked unknown."""
     if found is None or not found.known or isinstance(found.value, (int, float)):
         return found
     text = str(found.value).strip()

@@ -1,4 +1,4 @@
-"""Read Python programs that start a server: `subprocess`, `sgl.Engine(…)`, launchers.
+"""Read Python programs that start a server (`subprocess`, `sgl.Engine(…)`, launchers).
 
 Only the text is read (`ast`); nothing is imported or executed. Non-literal values are unknown.
 """

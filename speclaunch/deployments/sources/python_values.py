@@ -235,7 +235,7 @@ class PythonText(Struct):
 
 
 class PythonList(Struct):
-    """List that may grow. `consumed`: true once a list or command contains its items."""
+    """List that may grow. `consumed`: true once another list or a command contains its items."""
 
     items: list[PythonText] = []
     consumed: bool = False

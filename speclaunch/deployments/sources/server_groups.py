@@ -358,7 +358,7 @@ def _by_address(members: Sequence[Member], services: Services, sets: _Sets) -> N
 def _named(
     host: str, namespace: str | None, members: Sequence[Member], services: Services
 ) -> list[int]:
-    """Return the servers that a host name resolves to, by a Service, an object or its pod."""
+    """Return the indexes of members that a host name resolves to, by Service, object or pod."""
     parts = host.split(".")
     found: list[int] = []
     for space, service in services:

@@ -29,7 +29,7 @@ def read_sglang_yaml(text: str, shown: str, version: str | None = None) -> Readi
 
     A true switch becomes a flag; a false switch is omitted. Other booleans become ``true`` and
     ``false``. A list becomes one token per item; an empty list is omitted. A mapping becomes JSON,
-    and null becomes the text "None". Effects that the engine hides are reported as problems.
+    and null becomes the text "None". Effects that the engine does not report become problems.
     """
     document = Document(text, shown)
     roots = nodes.load(document)
