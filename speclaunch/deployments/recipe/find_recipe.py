@@ -39,7 +39,7 @@ def recipe_names(config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
 
 
 def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
-    """Return the file of a recipe, by name or path. Raises InputError if there is none."""
+    """Return the path of a recipe by its name or path. Raises InputError if there is none."""
     for directory in config_dirs:
         if not reads.is_dir(directory):
             raise InputError(f"--config-dir {directory}: no such directory")

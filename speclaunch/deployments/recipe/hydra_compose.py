@@ -318,7 +318,7 @@ def _bad_override(text: str, override: str, key: str) -> Problem:
 
 
 def _in_a_role(key: str) -> tuple[str, str, frozenset[str]]:
-    """Return a key's prefix (`roles.NAME.` or empty), its remainder, and the keys valid there."""
+    """Return a key's prefix (`roles.NAME.` or empty), its remainder, and all valid remainders."""
     parts = key.split(".", 2)
     if len(parts) < 3 or parts[0] != "roles":
         return "", key, schema_paths()

@@ -148,7 +148,7 @@ def invented(composition: Composition) -> Iterator[Problem]:
 
 
 def _laid_over_args(base: Any, own: Any, gone: list[KeyPath]) -> Any:
-    """Return `base` with the arguments of `own` merged over it, under any of their names.
+    """Return `base` with `own` merged over it. An argument also replaces its other names.
 
     Appends the removed keys to `gone`.
     """
@@ -307,7 +307,7 @@ class Unset(Struct, frozen=True):
 
 
 class Recipe(Struct, frozen=True):
-    """Deployment, its file, and the place of each value."""
+    """Recipe with its file and the place of each value."""
 
     deployment: Deployment
     path: Path
@@ -329,7 +329,7 @@ class Recipe(Struct, frozen=True):
 
     @property
     def role(self) -> str | None:
-        """Name of the role; None if the recipe is not a role."""
+        """Role name; None if not a role."""
         return None if self.server_context is None else self.server_context.role
 
     @property
@@ -480,7 +480,7 @@ def _validated(
 def _by_schema(
     known: dict[str, Any], composition: Composition, parent: Composition | None, role: str | None
 ) -> Deployment:
-    """Return the values as a validated deployment. Raises InputError with all problems."""
+    """Return the values as a validated deployment. Raises InputError."""
     from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and seldom needed
 
     from speclaunch.deployments.recipe.schema import Deployment, problems  # noqa: PLC0415

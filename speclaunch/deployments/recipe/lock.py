@@ -1,4 +1,4 @@
-"""Records of locks (the exact servers that ran), and the differences between two records.
+"""Lock records (the exact servers that ran), and their differences.
 
 A lock is a recipe with the section `lock`. Its arguments and variables are those of the server that
 ran, so it starts the same engine again. The section records everything that no argument fixes.

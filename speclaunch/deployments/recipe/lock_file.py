@@ -50,7 +50,7 @@ _IS_LOCK = lazy(r"^lock:", re.MULTILINE)
 
 
 def of_this_host(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides that differ between ranks of the same lock."""
+    """Return the overrides that differ between ranks that share a lock."""
     return [word for word in overrides if override_key(word).removeprefix("args.") in OF_A_HOST]
 
 
@@ -181,7 +181,7 @@ def recipe_differences(recipe: Recipe, lock: Recipe) -> Iterator[LockDifference]
 def _stated(
     recipe: Recipe, args: Mapping[str, Any], image: LockedImage | None, lock: Lock
 ) -> dict[tuple[LockSubject, str], _Stated]:
-    """Return a recipe's arguments under the names of the lock's release, and its variables."""
+    """Return a recipe's arguments (named as in the lock's release), variables and image."""
     found: dict[tuple[LockSubject, str], _Stated] = {}
     rendered = render_args(args, {}, load_catalogue(resolve_version(lock.engine.version).held))
     for argument in rendered.arguments:

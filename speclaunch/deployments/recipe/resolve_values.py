@@ -130,7 +130,7 @@ def _variable_value(name: str, default: Any = _NO_DEFAULT) -> Any:
 
 
 def _mark(name: str, default: Any = _NO_DEFAULT) -> str:
-    """Return the variable as a mark."""
+    """Return a mark for the variable and its default."""
     if default is _NO_DEFAULT or default is None:
         return f"{_OPEN}{name}{_CLOSE}"
     return f"{_OPEN}{name}{_DEFAULT}{default}{_CLOSE}"
@@ -142,7 +142,7 @@ def env_or(name: str, default: Any) -> Any:
 
 
 def _mark_or(name: str, default: Any) -> str:
-    """Return the variable as a mark. Its default also replaces an empty value."""
+    """Return a mark whose default also replaces an empty variable."""
     text = "" if default is None else default
     return f"{_OPEN}{name}{_FILLED}{text}{_CLOSE}"
 
@@ -154,7 +154,7 @@ RESOLVERS: Mapping[str, Callable[..., Any]] = {
     "speclaunch_mark": _mark,
     "speclaunch_mark_or": _mark_or,
 }
-"""`env_or`, and replacements for `env_or` and `oc.env`."""
+"""Resolvers by name: `env_or`, and replacements for `env_or` and `oc.env`."""
 
 
 def _joined(value: Any, written: Any) -> Any:
@@ -290,7 +290,7 @@ def resolve(raw: Any) -> Any:
 
 
 def _decode(text: str | None) -> Any:
-    """Return the result of `oc.decode`. OmegaConf's own fails on a variable's mark."""
+    """Return the result of `oc.decode`. OmegaConf's version fails on a variable's mark."""
     if text is None or _MARKS.search(text):
         return text
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")

@@ -198,7 +198,7 @@ class Key(Struct, frozen=True, dict=True):
         return self.read(self.written_default)
 
     def read(self, value: object) -> Any:
-        """Return the value of this key. Raises _NotPlainError."""
+        """Return `value` converted for this key. Raises _NotPlainError."""
         if value is None and self.written_default is None:
             return None
         return _KINDS[self.kind](value, self.parameter)

@@ -433,9 +433,9 @@ _RANKS = frozenset({"--dp-size", "--dp", "--data-parallel-size"})
 def without_router(words: Sequence[Word]) -> tuple[tuple[Word, ...], tuple[Dropped, ...]]:
     """Split the arguments of ``python -m sglang_router.launch_server``.
 
-    Return each server's arguments, and the router's arguments. The program
-    accepts the arguments of the server and, with the prefix ``--router-``, those of the router.
-    Each server gets ``dp_size`` 1 and its own port (sgl-project/sglang at 0e6ed14,
+    Return each server's arguments, and the router's as omitted parts. The program accepts the
+    server's arguments and, with the prefix ``--router-``, those of the router. Each server gets
+    ``dp_size`` 1 and its own port (sgl-project/sglang at 0e6ed14,
     sgl-router/py_src/sglang_router/launch_server.py: `main`, `launch_server_process`).
     """
     remaining: list[Word] = []

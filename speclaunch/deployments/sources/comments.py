@@ -185,7 +185,7 @@ def _fenced(text: str) -> Iterator[Stretch]:
 
 
 def _plain(document: Document) -> IsComment | None:
-    """Return the predicate for a script with a text suffix, or for prose that contains commands."""
+    """Return the predicate for a text file: a script, or prose that contains commands."""
     if document.text.startswith("#!"):
         return _shell(document)
     if documents.read_markdown(document).invocations:

@@ -235,7 +235,7 @@ def image_of(node: yaml.ScalarNode, document: Document) -> str:
 
 
 def image_program(keys: Mapping[str, yaml.Node], program: str, document: Document) -> list[Field]:
-    """Return the program of a vLLM image for a container that sets none.
+    """Return a vLLM image's program if the container sets none; otherwise empty.
 
     `program`: the key that would set a program. The image runs `vllm serve` (vLLM's Dockerfile).
     """
@@ -327,7 +327,7 @@ def _default(source: SourceText, match: re.Match[str], name: str) -> list[WordPi
 
 
 def interpolated(source: SourceText) -> Field:
-    """Expand Compose's ``${NAME:-default}`` in a text. Environment variables are unknown."""
+    """Expand Compose's ``${NAME:-default}``. Variables without a default become unknown."""
     pieces: list[WordPiece] = []
     at = 0
     for match in _COMPOSE.finditer(source.text):

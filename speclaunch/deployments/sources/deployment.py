@@ -497,7 +497,7 @@ def _from_slime(invocation: Invocation, args: Mapping[str, RecipeLine]) -> dict[
 
 
 def _ignored_by_slime(parsed: ParsedArguments, words: Sequence[Word]) -> list[str]:
-    """Return one remark on the arguments that slime sets itself, ignoring the command."""
+    """Return a remark, if any, on arguments that slime sets itself, ignoring the command."""
     found = [item for item in parsed.parsed if canonical(item.dest) in OWN]
     if not found:
         return []

@@ -44,7 +44,7 @@ from speclaunch.deployments.sources.source_text import (
 
 
 class BlockKind(StrEnum):
-    """Declared contents of a block."""
+    """Kind of a block's contents."""
 
     SCRIPT = "script"
     """Shell script, whose unreadable parts are reported."""
@@ -434,7 +434,7 @@ def is_complete(found: Invocation) -> bool:
 
 
 def is_command(found: Invocation) -> bool:
-    """True if a line that begins like a command is not the start of a sentence."""
+    """True if a line is a command, not a sentence that begins like a command."""
     texts = [word.text for word in found.words]
     if not any(text.startswith("-") for text in texts):
         return False
