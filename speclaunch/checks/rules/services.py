@@ -69,7 +69,7 @@ def _verdict_of_service_port(plan: Plan, service: Service, target: Setting) -> V
     return Verdict(
         f"the Service {service.name} targets port {target.value}, but the server listens on {port}",
         at=("port",),
-        why="connection refused for every request through the Service",
+        why="every connection through the Service is refused",
         fix=Fix(f"set targetPort to {port}"),
         place=target.place,
         others=() if plan.is_set("port") else (plan.request.place,),

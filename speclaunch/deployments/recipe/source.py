@@ -71,7 +71,7 @@ def _parse(text: str) -> Iterator[yaml.Event]:
 
 
 def _too_deep(mark: Any) -> BoundsError:
-    return BoundsError(problem=f"nested more than {MAX_DEPTH} deep", problem_mark=mark)
+    return BoundsError(problem=f"nested more than {MAX_DEPTH} levels deep", problem_mark=mark)
 
 
 def compose_node(text: str) -> yaml.Node | None:

@@ -287,7 +287,7 @@ class Lexer:
         """Add one level of nesting. Raise InputError at more than `MAX_DEPTH`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise InputError(f"nested more than {MAX_DEPTH} deep", self.source.place(at))
+            raise InputError(f"nested more than {MAX_DEPTH} levels deep", self.source.place(at))
 
     def span(self, start: int) -> SourceSpan:
         """Return the span from `start` to the current position."""

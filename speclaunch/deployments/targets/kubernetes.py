@@ -111,7 +111,7 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
         value = role.rendered_args.value(name)
         if value is not None and value.startswith((".", "~")):
             yield Problem(
-                f"{name} {value} is a relative path, which no container has",
+                f"{name} {value} is a relative path, which exists in no container",
                 help="use an absolute path: it is then mounted from each host",
             )
     texts = {

@@ -34,7 +34,7 @@ DEEP = {
 @rows("name", DEEP)
 def test_what_is_deep_is_refused(name: str) -> None:
     for read in (compose_node, compose_nodes, lambda text: list(events(text))):
-        with pytest.raises(BoundsError, match="nested more than 60 deep"):
+        with pytest.raises(BoundsError, match="nested more than 60 levels deep"):
             read(DEEP[name])  # type: ignore[no-untyped-call]
 
 

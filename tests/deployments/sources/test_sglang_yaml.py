@@ -105,7 +105,7 @@ def test_a_config_is_told_from_other_yaml() -> None:
             "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}]\n" for n in range(3000)),
             "expand to too many values",
         ),
-        ("a: " + "[" * 100 + "]" * 100, "nested more than 60 deep"),
+        ("a: " + "[" * 100 + "]" * 100, "nested more than 60 levels deep"),
     ],
 )
 def test_what_cannot_be_read(text: str, message: str) -> None:
