@@ -270,7 +270,7 @@ class _Scope:
         self._forget(before, decides)
 
     def _forget(self, before: Mapping[str, PythonValue | None], decides: ast.AST) -> None:
-        """Mark as unknown the values that a branch assigned; lists become lists of unknown items."""
+        """Mark as unknown the values that a branch assigned; lists become lists of unknowns."""
         for name, value in list(self.names.items()):
             if name in before and before[name] is value:
                 continue
