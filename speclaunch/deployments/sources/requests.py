@@ -156,7 +156,7 @@ def from_recipe(
 def _command_words(
     recipe: Recipe, rendered: RenderedArgs, catalogue: Catalogue
 ) -> tuple[EffectiveWords, set[str]]:
-    """Return a recipe's tokens with its `config` file's, and its unknown arguments' names.
+    """Return the tokens of a recipe and its `config` file, and the unknown arguments' names.
 
     The file is opened as in a launch.
     """
