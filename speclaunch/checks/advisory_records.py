@@ -124,7 +124,7 @@ class Workaround(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class SourceMark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope": "in"}):
-    """Mark in a release's source: a text (layout ignored), a regular expression, or a definition.
+    """Mark in a release's source: text (whitespace ignored), a regular expression, or a definition.
 
     `file`: path below `sglang/`, or alternative paths. `scope`: class or function that contains
     the mark."""

@@ -1,4 +1,4 @@
-"""Fix files or correct names in them. The new text is proven, and checked as by `lint`."""
+"""Fix files or correct names in them. The new text is proven and linted."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def _back(problem: Problem, written: str, shown: str) -> Problem:
 
 
 class NameCorrection(Struct, frozen=True):
-    """The name as written, without leading dashes, and the intended name."""
+    """Name as written, without leading dashes, and the intended name."""
 
     wrong: str
     right: str

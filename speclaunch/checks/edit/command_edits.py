@@ -76,7 +76,7 @@ class SourceLines:
 def replaced(
     text: SourceLines, words: Sequence[Word], word: Word, old: str, new: str
 ) -> Iterator[Edit]:
-    """Yield alternative edits that replace `old`, a token or the end of one, with `new`."""
+    """Yield alternative edits that replace `old`, a token or its end, with `new`."""
     prefix = word.text.removesuffix(old) if old else word.text
     use = word.used_at
     at_use: list[Edit] = []

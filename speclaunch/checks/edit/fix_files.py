@@ -1,8 +1,8 @@
-"""Fix files: apply fixes, then read and check each file again, until no fix is left.
+"""Fix files: apply fixes, then read and check each file again, until no fix remains.
 
 In each round, a deployment gets at most one fix, the first by place. Edits must not overlap, and
 the result is checked before the next round. A fix is left to the user if its edits cannot be
-proven, if it causes a new error, or if its finding remains.
+proven, it causes a new error, or its finding remains.
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ def _fixed(path: str, run: LintRun, *, unsafe: bool) -> _Fixed | None:
 def _fixed_in_processes(
     paths: Sequence[str], run: LintRun, processes: int, *, unsafe: bool
 ) -> dict[str, _Fixed | None]:
-    """Fix files in several processes, and return the results by path: None if the process died.
+    """Fix files in several processes; return the results by path, None if a file's process died.
     Files without a result are omitted. No file may be written meanwhile."""
 
     def work(path: str) -> bytes:

@@ -41,7 +41,7 @@ from speclaunch.engine import load as load_catalogue
 _IN_SHELL = re.compile(
     r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(\})|:?[-?+=])|\(([A-Za-z_]\w*)\))", re.ASCII
 )
-"""`$A`, `${A}`, the beginning of `${A:-…}`, and Kubernetes' `$(A)`."""
+"""Reference to a variable: `$A`, `${A}`, the beginning of `${A:-…}`, and Kubernetes' `$(A)`."""
 _IN_RECIPE = re.compile(r"\$\{(?:oc\.env|env_or):\s*([A-Za-z_]\w*)\s*([,}])")
 _OPEN = re.compile(r"\?\?\?(?=\s|$)")
 _OPEN_VALUE = "speclaunch-open"

@@ -91,8 +91,8 @@ class ConfigKeys(EditablePlaces):
             yield [added_key(self._found, self._own, values)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:
-        """Return alternative edits that set or remove a variable; for a `--config` file, one
-        without edits."""
+        """Return alternative edits that set or remove a variable; for a `--config` file, an
+        alternative without edits."""
         return [[]] if self._is_config else env_ways(self._invocation, name, value, self._source)
 
 
@@ -364,7 +364,7 @@ def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
 
 
 def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
-    """Yield alternative edits that append arguments, first on new lines if the last begins one."""
+    """Yield alternative edits that add arguments, first on new lines if the last begins a line."""
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not arguments:
         raise NotFixableError("its call has no arguments")

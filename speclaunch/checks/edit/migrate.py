@@ -189,7 +189,7 @@ class Migration(Struct):
     """Result of a migration."""
 
     text: str = ""
-    """New text of the file; the old one if there are problems; empty for several files."""
+    """New text of the file, or the old text if there are problems; empty for several files."""
     steps: list[MigrationStep] = []
     problems: list[Problem] = []
     """Blockers: the feature was removed, the flag is unknown, or a value is rejected."""
@@ -350,8 +350,8 @@ def _proven(
     to: str,
     strays: frozenset[str],
 ) -> str:
-    """Return the new text, proven by reading it back. The edits add comments only if the text with
-    them is proven, too."""
+    """Return the new text, proven by reading it back. Comments are added only if the
+    text with them is proven, too."""
     shown = jobs[0].invocation.place.path if jobs else ""
     expected = [
         ExpectedCommand(

@@ -284,7 +284,7 @@ def carried_config(
     """Return the migration of a file that a command names.
 
     `base`: directory of the script, to which names are relative. Only files in it are changed, and
-    only if `alone` (the script itself is rewritten in place).
+    only if `alone` (the script is rewritten in place).
     """
     path, done = base / name, Migration()
     try:

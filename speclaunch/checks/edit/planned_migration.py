@@ -37,7 +37,7 @@ class MigrationVerdict(Struct, frozen=True):
 
     flag: str | None = None
     values: tuple[str, ...] | None = None
-    """None: the values are unchanged."""
+    """New values; None if they are unchanged."""
     why: str | None = None
     removed: bool = False
     unknown: bool = False

@@ -295,7 +295,7 @@ def _launch_differences(before: Prepared, after: Prepared) -> Iterator[str]:
 
 
 def errors_of_form(text: str, suffix: str, own: Sequence[Request]) -> tuple[Finding, ...]:
-    """Return the errors of a rendered text that the recipe itself does not have.
+    """Return the errors of a rendered text that the recipe itself lacks.
 
     `own`: the recipe's requests, one for each command of the text, in order. Facts are not read,
     because the text and the recipe share them. Each finding is returned once, with its place in the

@@ -88,7 +88,7 @@ def differences(
     expected: Mapping[Any, Any] | None = None,
     is_same: Callable[[Any, Any], bool] = is_identical,
 ) -> Iterator[Difference]:
-    """Yield how `after` differs from `before`; from `expected` for the names in `expected`."""
+    """Yield the differences of `after` from `before`, or from `expected` for the names in it."""
     new_values = expected or {}
     unchanged = {name: before.get(name, MISSING) for name in (*before, *after)}
     for name, value in {**without(unchanged, new_values), **new_values}.items():

@@ -543,8 +543,8 @@ def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
 def _candidates(
     checked: CheckedDocument, finding: Finding, lines: Sequence[str], comment: str
 ) -> Iterator[tuple[int, str]]:
-    """Yield line numbers for a comment, each with its text, to insert above if it ends with a
-    newline, else to append."""
+    """Yield line numbers, each with a text for a comment. A text that ends with a newline is
+    inserted above the line; another is appended."""
     line = finding.place.line
     text = lines[line - 1]
     extents = (extent for extent, _ in checked.commands)

@@ -324,7 +324,7 @@ class EditorSettings(Struct, frozen=True):
     online: bool = False
 
     def configuration(self) -> Configuration:
-        """Return the configuration of each file: these settings, else its repository's.
+        """Return the configuration: these settings, else those of a file's repository.
 
         Reads the repository's current settings. Raises SpeclaunchError for an invalid value.
         """

@@ -56,7 +56,7 @@ _LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d{1,20})[ \t]*\r?\n\Z", re.
 class BoundedInput:
     """Input stream for pygls that limits the size of messages.
 
-    `readline` returns a header that pygls understands, and `read` its body. A header without a
+    `readline` returns header lines that pygls understands, and `read` its body. A header without a
     valid length is skipped. The next header is found even directly after a body of unknown length.
     An oversized message becomes a `SKIPPED` notification.
     """
@@ -261,7 +261,7 @@ def _path(uri: str) -> str:
 
 
 def _guarded(request: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T | None]]:
-    """Return `request` wrapped in a handler that logs any error and then answers None."""
+    """Return `request` wrapped in a handler that logs any error and then returns None."""
 
     @functools.wraps(request)
     async def answered(server: Server, params: Any) -> T | None:

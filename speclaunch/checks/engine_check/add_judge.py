@@ -277,7 +277,7 @@ def _first(
 
 
 def _catalogued(package: Path, version: str, *, fork: bool) -> str:
-    """Return the version of an engine's catalogue; generate it if speclaunch has none."""
+    """Return the version of an engine's catalogue, which is generated if missing."""
     if fork:
         return add_fork(package)
     if version not in held_versions():
@@ -304,8 +304,9 @@ LIGHT = (
     *("PyYAML", "packaging", "filelock", "fsspec", "tqdm", "requests", "urllib3", "idna"),
     *("certifi", "httpx", "httpcore", "h11", "anyio", "sniffio"),
 )
-"""Packages of a judge without torch, installed without dependencies, in the versions that the
-release pins, else the CPU engine's. Stand-ins replace other packages (worker/light.py)."""
+"""Packages of a judge without torch, installed without dependencies, in the versions that
+the release pins, else in those of the CPU engine. Stand-ins replace other packages
+(worker/light.py)."""
 _NEVER = ("*.cu", "*.cuh", "*.hip", "*.so", "*.co", "*.s", "*.h", "*.cpp", "*.md", "*.proto")
 """Files that no validation reads: kernels and compiled files."""
 _UNUSED = (
@@ -334,7 +335,7 @@ _PIP_S = 1800.0
 
 
 def fetch(name: str, source: str | None, place: Path, tell: Tell) -> Path:
-    """Return the path of a judge's wheel or `sglang` folder. Raises InputError, LaunchError."""
+    """Find or download a judge's wheel or `sglang` folder. Raises InputError, LaunchError."""
     if source is None:
         tell(f"fetch SGLang {name}")
         return download_wheel(name, place)
@@ -489,6 +490,6 @@ def leave_out(site: Path, loaded: Collection[str]) -> None:
 
 
 def base_python() -> Path:
-    """Return speclaunch's base interpreter, not a virtual environment's, which may be removed."""
+    """Return speclaunch's base interpreter, because a virtual environment may be removed."""
     base: Any = getattr(sys, "_base_executable", None)
     return Path(os.path.realpath(base or sys.executable))

@@ -165,8 +165,8 @@ class JsonWorker:
 PATIENCE_S = 20.0
 """Time limit of one question in seconds; releases take less than 0.1 s on an idle machine."""
 LOADING_S = 600.0
-"""Time limit in seconds for the import of a release, which usually takes ten, or more on busy
-machines."""
+"""Time limit in seconds for the import of a release, which usually takes about 10 s, but longer on
+a busy machine."""
 _SLACK_S = 5.0
 """Extra seconds for a worker beyond its child's time limit."""
 MEMORY = 2 << 30
@@ -486,8 +486,8 @@ _RESERVED = frozenset(
     }
 )
 _RESERVED_BEGIN = ("HF_", "TRANSFORMERS_", "HUGGING", "PYTHON", "http", "HTTP", "no_proxy")
-"""Prefixes of variables reserved for the worker, such as those for write directories and network
-access."""
+"""Prefixes of variables reserved for the worker, such as those that set write directories or
+network access."""
 
 
 class PlacedQuestion(Struct, frozen=True):

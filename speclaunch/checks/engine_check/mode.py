@@ -62,7 +62,7 @@ def querier_for(
 
 
 def identity(asker: EngineQuerier | None) -> tuple[str, ...]:
-    """Return the mode and judges of an engine check, for cache keys; empty without queries."""
+    """Return the mode and judges of an engine check, for cache keys; empty if `asker` is None."""
     if asker is None:
         return ()
     from speclaunch.checks.engine_check.installed_judges import all_judges  # noqa: PLC0415

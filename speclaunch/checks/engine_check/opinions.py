@@ -455,7 +455,7 @@ class Verdicts:
         return None
 
     def put(self, name: str, answer: EngineAnswer) -> None:
-        """Store an answer that has a verdict; for others, a later query may give one."""
+        """Store an answer if it has a verdict; otherwise, a later query may give one."""
         if answer.accepted is not None:
             with contextlib.suppress(TypeError, ValueError, RecursionError):
                 text = json.dumps(json_value(answer), separators=(",", ":"))
@@ -481,7 +481,7 @@ def opened(*, enabled: bool = True) -> Verdicts | None:
 
 
 def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
-    """Return an answer's cache key. `judge`: the judge's digest; `seen`: what it reads."""
+    """Return an answer's cache key. `judge`: its digest; `seen`: what the engine reads."""
     folder = str(question.folder) if seen else ""  # no path is read
     parts = [_FORMAT, judge, json_value(replace(question, folder=None)), folder, list(seen)]
     return digest(json.dumps(parts).encode("utf-8", "surrogateescape"))
@@ -501,7 +501,7 @@ _LATER = "auto"
 
 
 class Contradiction(Struct, frozen=True):
-    """Value for which speclaunch and the engine disagree: a speclaunch bug."""
+    """Value on which speclaunch and the engine disagree: a speclaunch bug."""
 
     name: str
     ours: Any

@@ -1,4 +1,4 @@
-"""Question to a release's own validation, its answer, and the question about a plan."""
+"""Questions to a release's own validation, answers, and the question about a plan."""
 
 from __future__ import annotations
 

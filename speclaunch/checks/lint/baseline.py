@@ -41,8 +41,8 @@ _MOST_BYTES = 64 << 20
 _TEXTS = ("code", "path", "message", "fingerprint")
 _OLD_MESSAGES = Path(__file__).parent / "data" / "texts_1.json"
 """Messages of the release that wrote format 1, by rule: each text has `{}` for its variable parts,
-and its arguments (null: known only when the rule runs). A finding that fits none of its rule's
-texts has been reworded since, and is matched by its arguments."""
+and its arguments (null: known only when the rule runs). If a finding's message fits none of its
+rule's texts, it was reworded later, and the finding is matched by its arguments."""
 
 
 class Covered(Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 An entry is a small file, named by a digest of the known inputs: the linted file, the options, the
 working directory, and this installation. It lists everything else that was read
-(`speclaunch/core/reads/`) and is valid only while that is unchanged. A damaged entry, or one of
-another user, is treated as missing. Failed writes are ignored. The installed engine is also cached.
+(`speclaunch/core/reads/`) and is valid only while that is unchanged. A damaged entry, or another
+user's, is treated as missing. Failed writes are ignored. The installed engine is also cached.
 """
 
 from __future__ import annotations

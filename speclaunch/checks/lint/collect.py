@@ -42,7 +42,7 @@ _COMMENT = lazy(
     r"(?P<reason>.*)"
 )
 _NOTHING = lazy(r"\s*(?:#|<!--|`{3}|~{3}|\.\. code|\Z)")
-"""Lines between a comment and its target: comments, and the fence of a document's code."""
+"""Line that may separate an ignore comment from its target: blank, a comment, or a code fence."""
 _CODE = lazy(r"SPL\d{0,3}\Z|SPA(-\d{4}(-\d{4})?)?\Z")
 
 
@@ -60,7 +60,7 @@ class Ignore(Struct):
     codes: tuple[str, ...]
     reason: str
     lines: range | None
-    """None: the complete file."""
+    """Lines that it applies to; None: the complete file."""
     used: set[str] = set()
 
     def covers(self, finding: Finding) -> bool:

@@ -255,7 +255,7 @@ class LintSettings(Struct, frozen=True):
 
     @property
     def cache_key(self) -> str:
-        """Text of all settings that a file's findings depend on, except for later filters."""
+        """Text of the settings that affect a file's findings, not of those that filter them."""
         parts = (self.versions, self.hardware, self.config_dirs, self.select, self.ignore)
         return repr((*parts, self.models, self.assume, self.project, self.overrides_pins))
 

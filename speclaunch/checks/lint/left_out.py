@@ -55,7 +55,7 @@ class LeftOut:
 
     def is_excluded(self, path: str) -> bool:
         """True if a file named by a program, not by the user, is excluded. Git's ignores do not
-        apply, because a file that was added to Git despite them is intended."""
+        apply, because a file added to Git despite them is intended."""
         resolved = os.path.realpath(path)
         excluded = self.excluded(os.path.dirname(resolved))  # noqa: PTH120
         return any(exclusion.match(resolved) for exclusion in excluded)
@@ -72,7 +72,7 @@ class Below:
     def filtered(
         self, directory: str, names: Sequence[str], files: Sequence[str]
     ) -> tuple[list[str], list[str]]:
-        """Return the directories and files of a directory that are not excluded."""
+        """Return a directory's subdirectories and files that are not excluded."""
         resolved = os.path.realpath(directory)
         git = self._of(resolved, files)
         excluded = [  # an excluded directory that is named explicitly is included

@@ -1,7 +1,6 @@
 """Lint many files: reuse cached results and check the other files.
 
-A cached result needs no rules. The checking modules are imported for the first file
-that is not cached.
+The checking modules are imported for the first file that is not cached.
 """
 
 from __future__ import annotations

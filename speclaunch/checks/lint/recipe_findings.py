@@ -1,4 +1,4 @@
-"""Findings about a recipe and all its roles outside of a lint, without suppressed findings.
+"""Unsuppressed findings about a recipe and all its roles, for commands other than `lint`.
 
 Problems in a shipped file are reported where a recipe chooses it, because users cannot edit an
 installed package.

@@ -3,8 +3,8 @@
 Lint checks each file at each version. A finding at several versions, or in a group that many
 recipes share, is reported once. Its fingerprint, for baselines, SARIF and code quality reports,
 covers the code, the path, the arguments with the user's values, and a number that distinguishes
-equal findings. Without arguments, the flags and quoted names of the message replace them. Lines,
-columns, wording and engine versions are not part of it; places only decide the order of numbers.
+equal findings. Without arguments, the flags and quoted names of the message replace them. The
+fingerprint omits lines, columns, wording and engine versions; places only order the numbers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FileReport(Struct, frozen=True):
     skipped: str | None = None
     unreadable: bool = False
     template: bool = False
-    """True if the file was skipped as a template, for any version."""
+    """True if the file was skipped as a template, regardless of the version."""
     note: str | None = None
     """Reason why the checked version differs from the named version; None if it does not."""
 

@@ -1,7 +1,7 @@
-"""Rules about what will fail, serve wrongly or cost performance.
+"""Rules about deployments that fail, serve wrongly or lose performance.
 
 `table.py` has one row per rule, which names the module with the rule's check. A rule's page is
-`docs/rules/<CODE>.md`, its cases are `tests/checks/rules/cases/<CODE>.yaml`.
+`docs/rules/<CODE>.md`; its cases are `tests/checks/rules/cases/<CODE>.yaml`.
 """
 
 from __future__ import annotations

@@ -406,7 +406,7 @@ def unreadable_model_overrides(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL012")
 def literal_secret(plan: Plan) -> Iterator[Verdict]:
-    """Report a secret that is written into the file."""
+    """Report a secret written in the file."""
     recipe = plan.request.origin is RequestOrigin.RECIPE
     for secret in written_secrets(plan):
         if not recipe and secret.name in KEYS_OF_A_COMMAND:  # reported by SPL802
@@ -424,7 +424,7 @@ def literal_secret(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL017")
 def engine_refuses_when(plan: Plan) -> Iterator[Verdict]:
-    """Report a refusal extracted from the engine's own validation."""
+    """Report a refusal by a check extracted from the engine's validation."""
     if plan.request.unseen:
         raise UnknownValueError(plan.request.unseen)
     reported: set[tuple[str, ...]] = set()

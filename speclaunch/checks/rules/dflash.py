@@ -47,7 +47,7 @@ def dflash_config(plan: Plan) -> Mapping[str, Any]:
 
 
 def outer_and_nested(plan: Plan, name: str) -> tuple[Any, Any]:
-    """Return a field of the draft's config outside of `dflash_config`, and inside it."""
+    """Return a field's values in the draft's config, outside and inside `dflash_config`."""
     draft = plan.facts.draft
     config = {} if draft is None else draft.config
     nested = config.get("dflash_config")
@@ -374,7 +374,7 @@ def dflash_target_hook(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL613")
 def dflash_target_layers(plan: Plan) -> Iterator[Verdict]:
-    """Report a draft that reads layers the target does not have."""
+    """Report a draft that reads layers the target lacks."""
     target = plan.facts.target
     if target is None or target.num_hidden_layers is None:
         return
@@ -502,7 +502,7 @@ def dspark_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL624")
 def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
-    """Report DSPARK without a draft: a separate checkpoint, or part of the target's."""
+    """Report DSPARK without a draft, either separate or in the target's checkpoint."""
     if plan.user_value(DRAFT_PATH) is not None:
         return
     target = plan.facts.target

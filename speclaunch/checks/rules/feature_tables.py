@@ -177,7 +177,7 @@ PAIRS = (
 def _spreads_experts(plan: Plan) -> bool:
     """True if experts are spread over ranks.
 
-    Up to 0.5.0rc2, also for one rank with an all-to-all backend.
+    Up to 0.5.0rc2, one rank with an all-to-all backend also counts.
     """
     early = plan.in_versions("<0.5.1")
     return parallel.expert_ranks(plan) > 1 or (early and is_on(plan, "moe_a2a_backend"))
@@ -402,7 +402,7 @@ _EAGLE = ("EAGLE", "EAGLE3")
 def unaudited(plan: Plan) -> Iterator[Verdict]:
     """Yield a verdict for each model whose backend lacks support for the unified memory pool.
 
-    Only for algorithms that support the pool. Raises UnknownValueError.
+    Only algorithms that support the pool are checked. Raises UnknownValueError.
     """
     if not plan.value(POOL):
         return

@@ -1,7 +1,7 @@
 """Findings, verdicts and pages of rules, and the rules themselves.
 
 A page has a title (`# SPL239 cpu-graph`), a one-sentence summary, and sections. The last section is
-Sources. It does not repeat the rule's fields (severity, algorithms, versions).
+Sources. A page does not repeat the rule's fields (severity, algorithms, versions).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def parsed(text: str) -> Page:
 
 
 class Severity(StrEnum):
-    """Severity of a finding: see the exit codes in docs/reference/command-line.md."""
+    """Severity of a finding. It affects the exit code (docs/reference/command-line.md)."""
 
     ERROR = "error"
     """The engine refuses, crashes, or serves wrong output: certain given the available facts."""
@@ -192,7 +192,7 @@ class RuleResults(Struct, frozen=True):
 
     @property
     def blamed(self) -> frozenset[Place]:
-        """All places of errors."""
+        """Places of all errors."""
         return frozenset(place for error in self.errors for place in (error.place, *error.others))
 
 
@@ -272,7 +272,7 @@ class Rule(Struct, frozen=True):
     algorithms: frozenset[str] = frozenset()
     check_across: CheckAcross | None = None
     also: Mapping[Severity, str] = {}
-    """Other severities of its verdicts, each with its condition: `in 0.5.3`."""
+    """Other severities of its verdicts, each with its condition, such as `in 0.5.3`."""
     compares: Callable[[Plan], bool] = every_plan
     """True for plans that `check_across` needs. Other plans do not change its result."""
 

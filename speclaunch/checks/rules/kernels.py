@@ -36,7 +36,7 @@ _INTEGER = (
 
 
 class _Runner(Struct, frozen=True):
-    """A MoE runner, the quantization methods that it refuses, and the engine's message."""
+    """An MoE runner, the quantization methods that it refuses, and the engine's message."""
 
     name: str
     refused: tuple[str, ...]
@@ -81,7 +81,7 @@ _MOE_RUNNER_CUTLASS = ("fp8", "mxfp8")
 
 @rule("SPL267")
 def moe_runner(plan: Plan) -> Iterator[Verdict]:
-    """Report a MoE runner that does not support the quantization or the number of expert groups."""
+    """Report an MoE runner that does not support the quantization or the expert group count."""
     runner, method = plan.user_value(_RUNNER), plan.user_value(_METHOD)
     for row in _MOE_RUNNER_RUNNERS:
         if runner != row.name or not plan.in_versions(row.versions):
@@ -230,8 +230,8 @@ _MUSE_SPARK = "MuseSparkForConditionalGeneration"
 class _Runners(Struct, frozen=True):
     """The runners that a backend accepts; the engine resolves `auto`.
 
-    The first matching row applies. 0.5.12.post1 server_args.py:3278, 0.5.14 :5351, 0.5.15.post1
-    :5161; 0.5.23 arg_groups/moe_hook.py:333, 415, 538 and 600.
+    The first matching row applies. Sources: 0.5.12.post1 server_args.py:3278, 0.5.14 :5351,
+    0.5.15.post1 :5161; 0.5.23 arg_groups/moe_hook.py:333, 415, 538 and 600.
     """
 
     backend: str

@@ -152,7 +152,7 @@ class Misshapen(Struct, frozen=True):
 
 
 class TensorComparison(Struct, frozen=True):
-    """Comparison of a file's tensors with the class.
+    """Comparison of a file's tensors with a model class.
 
     `missing`: names that the class expects, each with the tensor that may be meant for it.
     `unread`: tensors that the class drops. `own`: the tensors that it loads.
@@ -176,7 +176,7 @@ _QUANTIZED = ("qweight", "weight_packed")
 def compare(
     loader: Loader, headers: Mapping[str, TensorHeader], *, plain: bool = True
 ) -> TensorComparison:
-    """Return the differences between a file's tensors and the class.
+    """Return the comparison of a file's tensors with the loader's.
 
     `plain` is False for quantized matrices, which have other names and shapes.
     """

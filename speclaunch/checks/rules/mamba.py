@@ -33,8 +33,8 @@ _EXTRA_BUFFER = {
     "NemotronHForCausalLM": ">=0.5.13",
     "NemotronHPuzzleForCausalLM": ">=0.5.13",
 }
-"""Targets with the strategy extra_buffer in releases before `CHOSEN`, and the first of each (the
-calls of `_handle_mamba_radix_cache`: 0.5.9 server_args.py:1524 to 1660, 0.5.10.post1
+"""Targets with the strategy extra_buffer in releases before `CHOSEN`, and the first release of each
+(the calls of `_handle_mamba_radix_cache`: 0.5.9 server_args.py:1524 to 1660, 0.5.10.post1
 server_args.py:1914 to 2060, 0.5.13.post1 server_args.py:2464 to 2594 and
 arg_groups/nemotron_h_hook.py:58, which leave `support_mamba_cache_extra_buffer` on)."""
 UNCHECKED = ">=0.5.8,<0.5.9"
@@ -62,7 +62,7 @@ def is_hybrid(plan: Plan) -> bool:
 def has_extra_buffer(plan: Plan) -> bool:
     """True if the target supports the strategy extra_buffer in this version.
 
-    It depends on the backend for linear attention (0.5.23 arg_groups/overrides.py:446, 0.5.14
+    This depends on the backend for linear attention (0.5.23 arg_groups/overrides.py:446, 0.5.14
     server_args.py:4338).
     """
     target = _listed(plan, _EXTRA_BUFFER, "extra_buffer")

@@ -22,7 +22,7 @@ from speclaunch.engine import Checkpoint, within
 
 _EAGLE_LOADERS_LAYERS = ">=0.5.12"
 """Releases in which an EAGLE-3 draft may have several layers; `midlayer` is the first layer's old
-name. It may read more or fewer than 3 hidden states, each with its own norm (0.5.12
+name. The draft may read more or fewer than 3 hidden states, each with its own norm (0.5.12
 models/llama_eagle3.py)."""
 _MODEL_PREFIX = ">=0.4.9"
 """Releases in which `model.` in front of a name is optional, and `fc` has a bias only if the config
@@ -326,7 +326,7 @@ def _of_target(name: str, layers: int) -> bool:
 
 
 def _shared(sizes: Dimensions) -> dict[str, ExpectedTensor]:
-    """Return the tensors that the draft shares; the target loads them in this shape."""
+    """Return the tensors that the draft shares, in the shapes that the target loads."""
     found = {
         "model.embed_tokens.weight": ExpectedTensor((sizes.vocabulary, sizes.hidden), needed=False)
     }

@@ -173,7 +173,7 @@ _EAGLE3_CAPTURED_LAYERS_SINCE = ">=0.5.13"
 
 @rule("SPL416")
 def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
-    """Report an EAGLE-3 draft that reads layers the target does not have."""
+    """Report an EAGLE-3 draft that reads layers the target lacks."""
     both = pair(plan)
     if both is None:
         return

@@ -52,7 +52,7 @@ def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
 
 
 def _backend(plan: Plan) -> str:
-    """Return the backend that the engine checks; a description if unknown but not flashinfer."""
+    """Return the backend that the engine checks; a description if it is unset or a CPU's."""
     if plan.user_value("attention_backend") is not None:
         return str(plan.value("attention_backend"))
     if plan.in_versions("<0.5.4"):  # the engine checks before it chooses a backend

@@ -84,7 +84,7 @@ def pipeline_parallel_speculation(plan: Plan) -> Iterator[Verdict]:
 
 
 def _refusal(plan: Plan) -> tuple[str, str] | None:
-    """Return the problem and the engine's message; None if the engine accepts it."""
+    """Return the problem and the engine's message; None if the engine accepts the plan."""
     if plan.in_versions("<0.5.20") or (plan.in_versions("<0.5.21") and plan.device != "npu"):
         message = (
             "Pipeline parallelism is not compatible with overlap schedule, speculative decoding"

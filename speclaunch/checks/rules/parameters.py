@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @rule("SPL101")
 def unknown_algorithm(plan: Plan) -> Iterator[Verdict]:
-    """Report an algorithm that the engine does not have."""
+    """Report an algorithm that the engine lacks."""
     known = algorithm_names(plan)
     name = plan.algorithm
     if name is None or name in known:

@@ -42,7 +42,7 @@ def running_requests(plan: Plan) -> int:
 def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
     """Return the batch sizes to capture, ascending; None if they are neither set nor resolved.
 
-    On unknown hardware they may not be GPU graphs; `runs_on_cpu` checks for a CPU.
+    On unknown hardware, they may be for CPU graphs; `runs_on_cpu` checks for a CPU.
     """
     try:
         sizes = plan.value(gpu.SIZES)

@@ -77,7 +77,7 @@ _PERIOD, _FAILURES = 10, 3
 
 
 class _Budget(NamedTuple):
-    """Seconds until a failing probe kills the container, the probe, and its settings' places."""
+    """A probe, its seconds until it kills a failing container, and its settings' places."""
 
     seconds: float
     probe: Probe

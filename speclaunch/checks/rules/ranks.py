@@ -353,7 +353,7 @@ def _ranks(commands: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 @rule("SPL831")
 def node_address(plan: Plan) -> Iterator[Verdict]:
-    """Report a host of a server that cannot find the other hosts."""
+    """Report a server host that cannot find the other hosts."""
     nodes = number(plan, NODES) or 0  # same either way: every release has it
     if nodes < 2 or plan.value("use_ray"):
         return

@@ -139,7 +139,7 @@ _ROUND_ROBIN = "prefill_round_robin_balance"
 
 @rule("SPL263")
 def prefill_round_robin(plan: Plan) -> Iterator[Verdict]:
-    """Report a decode server of several ranks without prefill round-robin balance."""
+    """Report a decode server of several ranks without prefill round-robin balancing."""
     if plan.value("disaggregation_mode") != "decode" or plan.value(_ROUND_ROBIN):
         return
     ranks = number(plan, "dp_size") or 1

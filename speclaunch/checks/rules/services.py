@@ -437,7 +437,7 @@ _KEYS = ("api-key", "control-plane-api-keys")
 
 @rule_across("SPL884")
 def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report a router's key that is written into the file."""
+    """Report a router's key written in the file."""
     for group, members in grouped(plans):
         for router in group.routers:
             for name in _KEYS:

@@ -55,7 +55,7 @@ def _has_a_network(plan: Plan) -> bool:
 
 @rule("SPL802")
 def plain_api_key(plan: Plan) -> Iterator[Verdict]:
-    """Report an API key that is written into the command."""
+    """Report an API key written in the command."""
     if plan.request.origin is RequestOrigin.RECIPE:  # it may come from the environment
         return
     for secret in written_secrets(plan):
@@ -191,7 +191,7 @@ def _shown(value: object) -> str:
 
 @rule("SPL807")
 def slime_data_parallel(plan: Plan) -> Iterator[Verdict]:
-    """Report slime with data parallelism but without DP attention, which it refuses."""
+    """Report data parallelism without DP attention, which slime refuses."""
     if plan.request.origin is not RequestOrigin.SLIME:
         return
     ranks = plan.user_value("dp_size")

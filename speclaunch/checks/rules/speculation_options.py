@@ -44,7 +44,7 @@ def adaptive_dropped(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL109")
 def adaptive_steps(plan: Plan) -> Iterator[Verdict]:
-    """Report adaptive speculation that does not start with one of its candidate steps."""
+    """Report adaptive speculation that does not start with one of its candidate step counts."""
     steps = number(plan, "speculative_num_steps")
     if steps is None or not plan.user_value("speculative_adaptive"):
         return
@@ -367,7 +367,7 @@ _SAMPLES_GREEDILY = EAGLE_FAMILY | {"NGRAM"}
 
 @rule("SPL125")
 def greedy_verification_on_amd(plan: Plan) -> Iterator[Verdict]:
-    """Report speculation on AMD GPUs that ignores temperature and top_p."""
+    """Report speculation that ignores temperature and top_p on AMD GPUs."""
     if plan.algorithm not in _SAMPLES_GREEDILY:
         return
     if hardware_of(plan).vendor is not Vendor.AMD:

@@ -30,7 +30,7 @@ class Subject(Struct, frozen=True):
     argument: str
     tensors: TensorFacts
     loader: Loader | None
-    """None if no loader is known for the class."""
+    """Loader of the class; None if unknown."""
 
     @property
     def headers(self) -> Mapping[str, TensorHeader]:

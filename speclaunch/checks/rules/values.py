@@ -185,7 +185,7 @@ def drafts_for_itself(architecture: str | None, plan: Plan) -> bool:
 
 
 def is_draft_class(architecture: str) -> bool:
-    """True if an architecture is a draft and not a full language model."""
+    """True if an architecture is a draft, not a full language model."""
     return any(mark in architecture.lower() for mark in _DRAFT_MARKS)
 
 

@@ -218,7 +218,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        """Return an empty module that has every name."""
+        """Return a new module that has every name."""
         module = StandIn(spec.name)
         _, version = self.versions.get(spec.name, ("", "3.5.1"))
         module.__version__ = version  # type: ignore[attr-defined]
