@@ -41,7 +41,7 @@ _BASH_START = lazy(r"#![^\n]*\b(?:ba|da)?sh\b")
 
 
 class _CommandLine(Document):
-    """Command line without a file: its arguments as a shell passes them."""
+    """Document of a command line, whose places include their text."""
 
     def place(self, at: int, length: int = 1) -> Place:
         found = super().place(at, length)

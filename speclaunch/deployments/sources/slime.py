@@ -162,7 +162,7 @@ _MAX_JSON = 1 << 16
 
 
 class SlimeReading(Struct):
-    """Result of reading a list of options."""
+    """Command in a list of slime options, and problems."""
 
     invocation: Invocation
     problems: list[Problem] = []
