@@ -54,7 +54,7 @@ class JobVerdict(StrEnum):
     REFUSED = "refused"
     """Never started, because the rules or the composition show that the job cannot serve."""
     FITS = "fits"
-    """Memory verdict of a plan, like the verdicts below."""
+    """Memory verdict of a plan, as are TIGHT, FAILS and UNKNOWN."""
     TIGHT = "tight"
     FAILS = "fails"
     UNKNOWN = "unknown"
@@ -66,7 +66,7 @@ class JobVerdict(StrEnum):
 
 
 class JobOptions(Struct, frozen=True):
-    """Options of all jobs of a sweep. Texts and lists are options of `launch` and `plan`."""
+    """Options of all jobs of a sweep. All but `plan` are options of its commands."""
 
     plan: bool = False
     """True if each job is a plan and nothing is started."""
@@ -127,7 +127,7 @@ class Row(Struct, frozen=True):
     """Tokens per verify step; None without speculation or output."""
     ready_seconds: float | None = None
     kv_tokens: int | None = None
-    """Tokens in the KV cache, reported by the engine (for a plan: predicted), or None."""
+    """KV cache capacity in tokens: reported by the engine or predicted; None if unknown."""
     engine: str | None = None
     log: str | None = None
     ended: str | None = None

@@ -1,7 +1,7 @@
 """Run of a sweep: Hydra's launcher in a separate process, and each of the jobs it starts.
 
 Rows are reported as they arrive. The launcher runs in its own session, so Ctrl-C reaches only this
-process. To stop, it creates the file `stop` in the folder. The jobs then stop their engines and
+process, which creates the file `stop` in the folder. The jobs then stop their engines and
 return, and the launcher ends. If this process is killed, its lock is released, which jobs on this
 machine notice within a second.
 """
@@ -145,7 +145,7 @@ def _cancel(folder: Folder, planned: Planned) -> None:
 
 
 def _why(log: Path, code: int | None, left: int) -> str:
-    """Return the error text of a launcher that ended early, with its last message."""
+    """Return the error text for a launcher that ended early, with the last line of its log."""
     lines: list[str] = []
     with contextlib.suppress(OSError):
         lines = log.read_text(errors="replace").splitlines()
@@ -181,7 +181,7 @@ def run_job(path: str, number: int) -> None:
 
 
 def _smoke(job: Job, planned: Planned, folder: Folder, stopped: Callable[[], bool]) -> Row | None:
-    """Return the row of a start with unchanged settings; None if the sweep stops meanwhile."""
+    """Launch a job without retries and return its row; None if the sweep stops meanwhile."""
     overridden = {override.lstrip("+~").partition("=")[0] for override in job.overrides}
     port = () if "args.port" in overridden else (f"args.port={free_port()}",)
     words = ["launch", *port, "--smoke", "--fresh", "--max-attempts=1"]
@@ -261,8 +261,7 @@ def _run(
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bytes:
-    """Stop a launch as Ctrl-C does, or kill it, so that its guard stops the engine. Return its
-    output."""
+    """Interrupt a launch, else kill it; return its output. In both cases, its engine stops."""
     process.send_signal(signal.SIGINT)
     try:
         return process.communicate(timeout=_JOB_END_S)[0]
@@ -303,7 +302,7 @@ def _kv_tokens(reported: Mapping[str, Any]) -> int | None:
 
 
 def _last_error(log: Path) -> str:
-    """Return the last error in the log of a command without other output."""
+    """Return the last error in the log of a command that printed no document."""
     with contextlib.suppress(OSError):
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
         errors = [line for line in lines if line.startswith("error")] or [

@@ -115,7 +115,7 @@ class EngineWatcher:
         self._batches: dict[str, RankMetrics] = {}
 
     def run(self, ended: threading.Event, interval: float) -> None:
-        """Poll until `ended`."""
+        """Poll every `interval` seconds until `ended` is set."""
         with self._client:
             while not ended.is_set():
                 began = self._clock()
@@ -201,7 +201,7 @@ class EngineWatcher:
         self._published = published_lengths(self._info)
 
     def _read_router(self, found: WatchedEngine) -> bool:
-        """Read the workers of a router; False for other servers. Raises EngineRefusalError.
+        """Read a router's workers; return False for other servers. Raises EngineRefusalError.
 
         Source: sglang_router 0.3.2, sgl-model-gateway/src/server.rs (GET `/workers`, which needs
         the router's API key) and src/protocols/worker_spec.rs (WorkerInfo). The router's metrics
@@ -244,7 +244,7 @@ class EngineWatcher:
         self._run = self._run and reread_run(self._run)
 
     def _baselines(self) -> list[WatchBaseline]:
-        """Return the known baselines; the first is the usual length."""
+        """Return the known baselines; the first is the usual acceptance length."""
         learned, run = self._history.learned, self._run
         known = {} if run is None else journal_lengths(run)
         known |= {"learned": learned} if learned else {}
@@ -275,7 +275,7 @@ class EngineWatcher:
 
 
 def journal_lengths(run: Run) -> dict[str, float]:
-    """Return a launch's learned mean acceptance length and its first check's, by source."""
+    """Return a journal's acceptance lengths, by source: learned mean and start check."""
     last = run.attempts[-1] if run.attempts else {}
     course, verification = (mapping(last.get(name)) for name in ("course", "verification"))
     lengths = [
@@ -305,7 +305,7 @@ def bench_lengths(recipe: str) -> dict[str, float]:
 
 
 def published_lengths(info: Mapping[str, Any]) -> dict[str, float]:
-    """Return the lowest published acceptance length for a server's checkpoints and setting."""
+    """Return the lowest published acceptance length for a server's model and setting, if any."""
     target, draft = _text(info.get("model_path")), _text(info.get("speculative_draft_model_path"))
     names = ("num_steps", "eagle_topk", "num_draft_tokens")
     steps, topk, tokens = (_rounded(info.get(f"speculative_{name}")) for name in names)
@@ -346,7 +346,7 @@ def watched_once(targets: Sequence[WatchTarget], interval: float) -> list[Watche
 
 
 def _phase(run: Run) -> str:
-    """Return the current phase of a start; empty before the first phase."""
+    """Return the current phase of a start as a suffix; empty before the first phase."""
     steps = run.attempts[-1].get("milestones") if run.attempts else None
     phase = _text(mapping(steps[-1]).get("phase")) if isinstance(steps, list) and steps else None
     return f": {phase}" if phase else ""

@@ -138,7 +138,7 @@ class EngineHistory:
         self._engine: deque[tuple[float, EngineMetrics]] = deque(maxlen=_MOST_READINGS)
 
     def add(self, at: float, metrics: EngineMetrics) -> list[tuple[str, AcceptanceChange]]:
-        """Add metrics of monotonic time `at`; return new acceptance changes with their ranks."""
+        """Add metrics read at `at` (monotonic); return new acceptance changes with their ranks."""
         if self._engine and _has_restarted(self._engine[-1][1], metrics):
             self.restarts += 1
             self._engine.clear()
@@ -172,7 +172,7 @@ class EngineHistory:
 
     @property
     def finished(self) -> tuple[float, float] | None:
-        """Decoded tokens and verification steps of requests finished in the history, or None.
+        """Decoded tokens and verification steps of finished requests; None if unknown.
 
         The first token of a request comes from its prefill, without a verification.
         """
@@ -219,7 +219,7 @@ _TOGETHER: Mapping[str, Callable[[Sequence[float]], float]] = {
     "decode_steps": sum,
     "kv_usage": max,
 }
-"""Functions that combine the ranks' values."""
+"""Functions that combine the ranks' values, by field of `RankSpan`."""
 
 
 def _rounded(value: float | None) -> int | None:

@@ -13,20 +13,20 @@ from speclaunch.core import InputError, Place, Problem, reads, reason, replace_f
 from speclaunch.engine import suggest
 
 RANDOM = "random"
-"""Meaningless tokens: a draft model cannot predict them as it predicts text."""
+"""Name of the workload of random tokens, which a draft model predicts worse than text."""
 _SETS = Path(__file__).with_name("prompts")
 _FILE_BYTES = 1 << 30
-"""Maximum bytes of a prompt file; ShareGPT's own file has 640 MiB."""
+"""Maximum bytes of a prompt file; ShareGPT's own file is 640 MiB."""
 _MOST_TEXTS = 10_000
-"""Maximum prompts read from a file, more than a round needs."""
+"""Maximum number of prompts read from a file; a round needs fewer."""
 
 
 class Prompts(Struct, frozen=True):
     """A workload.
 
-    `texts`: prompts; None for random tokens, `input_tokens` per prompt. `output_tokens`: tokens per
-    answer. `context`: tokens per prompt; 0: unchanged. `longest`: prompts that need more tokens,
-    including the answer, are skipped; None: no limit.
+    `texts`: prompts; None for random prompts of `input_tokens` tokens. `output_tokens`: tokens per
+    answer. `context`: tokens per prompt, lengthened or cut; 0: unchanged. `longest`: prompts that
+    need more tokens, including the answer, are skipped; None: no limit.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Prompts(Struct, frozen=True):
         return f"{self.name.replace('/', '_')}{f'-{self.context}' if self.context else ''}"
 
     def words(self, folder: Path) -> list[str]:
-        """Return the generator's options for the workload; its file is written to `folder`."""
+        """Write the prompt file, if any, to `folder`; return the generator's options."""
         size = str(self.output_tokens)
         if self.texts is None:
             return [
@@ -63,14 +63,14 @@ class Prompts(Struct, frozen=True):
 
 
 def shipped() -> tuple[str, ...]:
-    """Return the names of the shipped sets."""
+    """Return the names of the shipped prompt sets."""
     return tuple(sorted(path.stem for path in _SETS.glob("*.jsonl")))
 
 
 def workload(name: str, output_tokens: int, input_tokens: int, context: int = 0) -> Prompts:
-    """Return the workload for a set's name or a file path.
+    """Return the workload for a name or a file path.
 
-    `context`: tokens per prompt. Raises InputError.
+    `input_tokens`: tokens per random prompt. `context`: see `Prompts`. Raises InputError.
     """
     if name == RANDOM:
         return Prompts(RANDOM, output_tokens, None, context or input_tokens, context)

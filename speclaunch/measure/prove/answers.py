@@ -19,9 +19,9 @@ from speclaunch.serving import unfinished_work
 _SECONDS = 600.0
 _SHOWN = 300
 _MASKED = 0
-"""Token ID reported for the last token of the vocabulary and higher IDs.
+"""Token ID reported in place of the last ID of the vocabulary and all higher IDs.
 
-The engine treats them as image padding (logprob_result_processor.py
+The engine treats these IDs as image padding (logprob_result_processor.py
 `_process_input_token_logprobs`, 0.5.23).
 """
 
@@ -41,7 +41,7 @@ class ProofPrompt(Struct, frozen=True):
 
 
 class ProofAnswer(Struct, frozen=True):
-    """Tokens that a server generated. `logprobs`: the server's own for these tokens, if requested.
+    """Tokens that a server generated, with the server's `logprobs` if requested.
 
     `verify_steps`: number of verify steps.
     """
@@ -65,7 +65,7 @@ class Scored(Struct, frozen=True):
     best: int
     best_logprob: float
     text: str | None = None
-    """Text of the token, if the server returns it; `best_text`: text of the best token."""
+    """Text of the token; None if the server does not return it. `best_text`: of the best token."""
     best_text: str | None = None
 
     @property
@@ -229,7 +229,7 @@ def _answer(response: Mapping[str, Any]) -> ProofAnswer:
 
 
 PROOF = "proof"
-"""Name under which the work of a proof is stored."""
+"""Name under which the progress of a proof is stored."""
 
 
 class StoredAnswers(unfinished_work.Progress, frozen=True):

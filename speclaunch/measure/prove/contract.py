@@ -1,4 +1,4 @@
-"""Request contract of two servers: check each field in turn, and explain differences."""
+"""Request contract of two servers: checks of all fields, and documented differences."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def check_contract(
     """Return the contract of two running servers of one release and checkpoint.
 
     `plan`: plan of the speculative server, for its data type and advisories; None lists no
-    advisories. `done`: rows of the first fields, from an interrupted contract. `save` receives all
+    advisories. `done`: rows of the first fields, from an interrupted check. `save` receives all
     rows after each field. Raises LaunchError if the plain server speculates or gives no answer, or
     the speculative server does not speculate; EngineError if a server is unreachable at the start.
     """
@@ -189,9 +189,9 @@ def served_contract(
     done: Sequence[FieldRow] = (),
     save: Callable[[tuple[FieldRow, ...]], None] = lambda _: None,
 ) -> Contract:
-    """Return the contract of two local engines like `check_contract`, and report progress.
+    """Return the contract of two local engines, and report progress with `say`.
 
-    Raises LaunchError if an engine gives no answer.
+    `done` and `save`: see `check_contract`. Raises LaunchError if an engine gives no answer.
     """
     count = len(done)
 

@@ -1,9 +1,9 @@
-"""Checks of request fields, with greedy answers, sampled answers, and answers as delivered.
+"""Checks of request fields that affect greedy answers, sampled answers, or their delivery.
 
 Most greedy answers derive from the plain server's continuation. A stop string, stop token or limit
 cuts it; a bias changes it; a grammar must match. Sampled answers must have the same distribution. A
 difference counts if `_ROUNDS` independent samples in a row show it, each with a false alarm rate of
-at most `_LEVEL`: at most 1e-6 for a field, and 1e-5 for a complete contract.
+at most `_LEVEL`. The total rate is at most 1e-6 per field and 1e-5 per contract.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from speclaunch.measure.prove.contract_servers import (
 from speclaunch.measure.prove.proof import SamplePair, compared
 
 _SWEPT = 10
-"""Number of stop positions to test, greater than the tokens that a verify step accepts."""
+"""Number of stop positions to test, more than the tokens that a verify step can accept."""
 _LIMITS = 8
 _FORCE, _FORCED = 100.0, 12
 _MINIMA = (3, 8, 17)
 PENALTIES = {"frequency_penalty": 2.0, "presence_penalty": 2.0, "repetition_penalty": 1.8}
 _MARGIN = 1.0
-"""Nats between a biased token and the best, small enough for a penalty to change the answer."""
+"""Logprob gap of a biased token to the best token, in nats; a penalty can reverse their order."""
 _UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 _LONGEST = 300_000
 """Maximum tokens of a prompt at the context limit."""
@@ -237,7 +237,7 @@ _SCHEMA: dict[str, Any] = {
 
 
 def _matches_schema(text: str) -> bool:
-    """True if a text is an object of the schema or a prefix of an object, ignoring whitespace."""
+    """True if a text is an object of the schema, or begins like one, ignoring whitespace."""
     begun = "".join(text.split())
     complete = (
         f'{{"color":"{color}","done":{done}}}' for color in _COLORS for done in ("true", "false")
@@ -250,7 +250,7 @@ GRAMMARS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "ebnf": (_EBNF, lambda text: bool(re.fullmatch(r"(red|green|blue) [0-9][0-9]", text))),
     "json_schema": (json.dumps(_SCHEMA), _matches_schema),
 }
-"""Text of each grammar, and a test for matching answers."""
+"""Grammar sent in each request field, and a test for matching answers."""
 
 
 def context_limit(pair: Pair) -> Outcome:
@@ -277,7 +277,7 @@ def context_limit(pair: Pair) -> Outcome:
 
 
 _LOGPROB_NATS = 3.0
-"""Maximum difference of logprobs, as a multiple of the tolerance for tokens."""
+"""Maximum difference of logprobs, as a multiple of `Pair.tolerance`."""
 _COPIES = 3
 _SHORT = 12
 _LONG = 1500
@@ -300,7 +300,7 @@ def n(pair: Pair) -> Outcome:
 
 
 def logprobs(name: str, **fields: int) -> Callable[[Pair], Outcome]:
-    """Return a check that `meta_info[name]` has the same tokens, with about the same logprobs."""
+    """Return a check that both `meta_info[name]` have equal tokens and similar logprobs."""
 
     def check(pair: Pair, base: Base) -> str | None:
         body = {**base.body(), "return_logprob": True, **fields}
@@ -448,7 +448,7 @@ def tools(pair: Pair) -> Outcome:
 
 
 def _calls(document: Any) -> list[tuple[str, str]]:
-    """Return name and arguments of each call."""
+    """Return the name and arguments of each tool call."""
     message = (document.get("choices") or [{}])[0].get("message") or {}
     called = [call.get("function") or {} for call in message.get("tool_calls") or ()]
     return [(str(each.get("name")), str(each.get("arguments"))) for each in called]
@@ -489,7 +489,7 @@ Sample = tuple[tuple[int, ...], ...]
 
 
 def distribution(**fields: Any) -> Callable[[Pair], Outcome]:
-    """Return a check of the answers' distribution at a temperature, with more sampling fields."""
+    """Return a check that answers sampled with `fields` have the plain server's distribution."""
 
     def check(pair: Pair) -> Outcome:
         heat = _heat(pair, fields)
@@ -564,7 +564,7 @@ def _body(pair: Pair, heat: float, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _draw(server: ContractServer, body: Body, count: int = _DRAWS) -> Sample | str:
-    """Return the answers without their first, never drafted token, or the refusal message."""
+    """Return the answers without their first tokens, which are never drafted, or the refusal."""
     bodies = [dict(body)] * count
     if server.info.get("enable_deterministic_inference"):  # each needs its own seed
         sampling = body["sampling_params"]

@@ -4,9 +4,9 @@
 prove recipe=R --requests`; a test compares them. Within version 1, keys are never removed or
 redefined; new keys may be added.
 
-Each request is sent to both. It proves nothing unless the plain server's answer shows the field's
-effect. Answers that first differ at tokens the plain server rates equally are numerical ties and
-also prove nothing.
+Each request is sent to both servers. It proves nothing unless the plain server's answer shows the
+field's effect. Answers that first differ at tokens the plain server rates equally are numerical
+ties and also prove nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from speclaunch.measure.prove.proof import first_difference, noise
 from speclaunch.serving import EngineError, unfinished_work
 
 CONTRACT = "contract"
-"""Name under which the work of a contract is stored."""
+"""Name under which the progress of a contract is stored."""
 REFUSED = "The server refuses it: "
 """Prefix of the engine's message if its validation refuses a field."""
 
@@ -108,7 +108,7 @@ StoredContract: TypeAlias = unfinished_work.StoredWork[ContractProgress]
 
 
 class Contract(Struct, frozen=True):
-    """All rows of a pair of servers, in the order of `FIELDS`."""
+    """Contract of two servers: a row per field, in the order of `FIELDS`."""
 
     rows: tuple[FieldRow, ...]
     release: str
@@ -200,7 +200,7 @@ class ContractServer:
     """A running server. Methods raise EngineError for a missing or unreadable answer."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
-        """`make` returns a new client like `EngineClient`, one per thread."""
+        """`make` returns a new client, such as `EngineClient`, for each request."""
         self._make = make
         self.seeds = itertools.count(1)
         """Unused seeds for independent samples of a deterministic server."""
@@ -235,7 +235,7 @@ class ContractServer:
         return status, [_document(line) for line in lines if line != "[DONE]"]
 
     def chat(self, path: str, body: Body) -> tuple[int, Any]:
-        """Return the status and the JSON of an OpenAI endpoint; text for an error."""
+        """Return the status and the JSON of an OpenAI-style answer; for an error, its message."""
         status, text = self.post(path, {"model": "default", **body})
         return status, _document(text) if status == _GOOD else _short(text)
 
@@ -251,7 +251,7 @@ class ContractServer:
             return waiting.result()
 
     def used_tokens(self) -> int | None:
-        """Return the KV tokens of running requests; None if the release does not report it.
+        """Return the number of KV tokens in use; None if the release does not report it.
 
         Source: 0.5.23 entrypoints/v1_loads.py `get_loads`, `num_used_tokens`.
         """
@@ -265,7 +265,7 @@ class ContractServer:
         return sum(counts) if counts else None
 
     def await_release(self, before: int) -> int:
-        """Wait until at most `before` KV tokens are in use, or a time limit; return the excess.
+        """Wait until at most `before` KV tokens are in use, or time runs out; return the excess.
 
         A server updates the reported load only periodically.
         """
@@ -282,14 +282,14 @@ class ContractServer:
             return bool(client.healthy())
 
     def post(self, path: str, body: Body) -> tuple[int, str]:
-        """Return the status and the text of an answer."""
+        """Send a POST request; return the status and the text of the answer."""
         with self._make() as client:
             answer = client.post(path, dict(body), _SECONDS)
         return int(answer.status_code), str(answer.text)
 
 
 def _short(text: str) -> str:
-    """Return the message of an error answer."""
+    """Return an error answer's message, shortened."""
     found: Any = None
     with contextlib.suppress(ValueError):
         found = json.loads(text)
@@ -354,8 +354,8 @@ def untested(reason: str, requests: int = 0) -> Outcome:
 
 
 class GreedyCase(Struct, frozen=True):
-    """A greedy request. `shown`: the field with its value. `holds`: True if a plain answer shows
-    the effect of the field."""
+    """A greedy request. `shown`: the field with its value. `holds`: True if the plain server's
+    answer shows the effect of the field."""
 
     body: Body
     shown: str
@@ -399,7 +399,7 @@ class Pair:
 
     @cached_property
     def bases(self) -> tuple[Base, ...]:
-        """Prompts for the cases, which both servers answer identically without any field."""
+        """Prompts that both servers answer identically without the checked field."""
         found = []
         for prompt in _PROMPTS:
             base = self._base(prompt)
@@ -427,7 +427,7 @@ class Pair:
     ) -> tuple[str | None, ContractAnswer, ContractAnswer]:
         """Return how the answers to a request differ, then the speculative and the plain answer.
 
-        The difference is empty for equal answers, None for a numerical tie.
+        The difference is empty for equal answers, None for a numerical tie. `found`: known answers.
         """
         ours, plain = found or (self.ours.generate(body), self.plain.generate(body))
         return self._difference(body, ours, plain), ours, plain
@@ -460,7 +460,7 @@ class Pair:
         )
 
     def compare(self, cases: Iterable[GreedyCase]) -> Outcome:
-        """Return the outcome of a field with greedy answers."""
+        """Return the outcome of a field from its greedy cases."""
         tested = requests = 0
         reason = "no request tests this field"
         for case in cases:
@@ -491,7 +491,7 @@ def _refused(ours: str, plain: str) -> str:
 
 
 def counted(ours: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
-    """Return the first token count that differs; empty if none does."""
+    """Describe the first token count that differs; empty if none does."""
     for name in ("prompt_tokens", "completion_tokens"):
         if ours[name] != plain[name]:
             return f"{name} is {ours[name]}, not {plain[name]}"

@@ -3,14 +3,14 @@
 Greedy speculation is lossless except for numerics: a different batch shape changes the summation
 order, and two tokens with almost equal logits may swap. The plain server's logprobs of the
 generated token and of the token that it prefers distinguish a tie from an error. A gap within the
-noise is a tie, and the rest of the answer is scored after its own tokens. Beyond the noise, the
-answer is wrong.
+noise is a tie, and scoring continues after the generated token. Beyond the noise, the answer is
+wrong.
 
 Samples are tested for the same distribution. One test covers all prompts and positions: Pearson's
-chi-square of both servers' tokens at each position, summed, with its probability by permuting
-entire answers between the servers. Separate tests per position would divide the false alarm rate by
+chi-square of both servers' tokens, summed over the positions. Permuting entire answers between the
+servers yields its probability. Separate tests per position would divide the false alarm rate by
 their number, which a permutation test of a few thousand draws cannot resolve. The sum detects a
-small shift at all positions. It is exact for any number of answers and for rare tokens.
+small shift at all positions. The test is exact for any number of answers and for rare tokens.
 
 `docs/reference/prove.schema.json` is generated from `ProofDocument`, the JSON of `speclaunch
 prove`; a test compares them. Within version 1, keys are never removed or redefined; new keys may be
@@ -33,11 +33,11 @@ from speclaunch.engine import SHORT_DTYPES, Plan, UnknownValueError, halved
 from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer, Scored
 
 _ENOUGH = 20
-"""Number of draws at least as extreme that ends the test early, as evidence of no difference."""
+"""Maximum draws as extreme as the samples; the test then ends early, without a difference."""
 
 
 class SamplePair(Struct, frozen=True):
-    """Answers of both servers to one prompt: tokens in order, all of equal length."""
+    """Answers of both servers to one prompt, as token sequences of equal length."""
 
     ours: tuple[tuple[Hashable, ...], ...]
     theirs: tuple[tuple[Hashable, ...], ...]
@@ -56,9 +56,9 @@ class Drawn(Struct, frozen=True):
 
 
 def statistic(ours: Counter[Hashable], total: Counter[Hashable], own: int, other: int) -> float:
-    """Return the chi-square of homogeneity of samples with `own` and `other` tokens.
+    """Return the chi-square of homogeneity of two samples of `own` and `other` tokens.
 
-    `total`: counts of both samples together.
+    `ours`: token counts of the first sample. `total`: of both.
     """
     up, down = sqrt(other / own), sqrt(own / other)
     return sum(
@@ -70,8 +70,8 @@ def statistic(ours: Counter[Hashable], total: Counter[Hashable], own: int, other
 def compared(pairs: Sequence[SamplePair], *, draws: int = 2000, seed: int = 1) -> Drawn:
     """Return the result of the sample test over all prompts.
 
-    The test ends early after `_ENOUGH` draws at least as extreme (Besag and Clifford 1991: the
-    probability remains exact). Raises ValueError if a prompt lacks answers of a server, or if
+    The test ends after `draws` draws, or once `_ENOUGH` are as extreme (Besag and Clifford 1991:
+    the probability remains exact). Raises ValueError if a prompt lacks answers of a server, or if
     answer lengths differ.
     """
     if not all(pair.ours and pair.theirs for pair in pairs):
@@ -106,8 +106,8 @@ ALARM = 0.01
 _FLOOR = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.25}
 """Difference in nats below which two logits count as equal.
 
-Two to three times the spacing of numbers near usual logits, 16 to 32 (0.125 for bfloat16, 0.016 for
-float16). For float32: the effect of a different summation order.
+For 16-bit types, two to three times the spacing of numbers from 16 to 32, the usual logits: 0.125
+for bfloat16, 0.016 for float16. For float32, the effect of a different summation order.
 """
 _UNKNOWN_FLOOR = 0.25
 _TIMES_SEEN = 3.0
@@ -185,7 +185,7 @@ class AnswerKind(StrEnum):
 class AnswerVerdict(Struct, frozen=True):
     """Verdict of one answer.
 
-    `position`: first differing token (for wrong answers: the first wrong token).
+    `position`: index of the first differing token, or of the first wrong token; None if equal.
     """
 
     kind: AnswerKind
@@ -393,8 +393,10 @@ class Reference(Struct, frozen=True):
 def reference(
     server: Callable[[int], ProofServer], questions: Sequence[ProofPrompt], widest: int, dtype: str
 ) -> Reference:
-    """Return the plain server's reference. It answers one prompt at a time, and other requests
-    `widest` at a time."""
+    """Return the reference of the plain server, which answers one prompt at a time.
+
+    Its other requests run `widest` at a time.
+    """
     prompts = server(widest).prompt_ids(questions)
     plain = server(1).answers(questions, logprobs=True)
     own = server(widest).scores([(p, answer.ids) for p, answer in zip(prompts, plain, strict=True)])

@@ -1,7 +1,7 @@
 """Search for the last good and the first bad release, and the JSON document of the search.
 
 Releases are probed one at a time. Repeating the command continues an interrupted search. The
-document (`speclaunch bisect --output-format json`) has the pair of releases, and their differences.
+document (`speclaunch bisect --output-format json`) has the two releases and their differences.
 `docs/reference/bisect.schema.json` is generated from `BisectDocument`; a test compares them. Within
 version 1, keys are never removed or redefined; new keys may be added.
 """
@@ -98,7 +98,7 @@ StoredBisect: TypeAlias = unfinished_work.StoredWork[BisectProgress]
 
 
 def releases_between(good: str, bad: str, available: Sequence[str]) -> tuple[str, ...]:
-    """Return the available releases from `good` to `bad`, in either order. Raises InputError."""
+    """Return available releases from `good` to `bad`; either may be newer. Raises InputError."""
     for option, release in (("--good", good), ("--bad", bad)):
         if release not in available:
             raise InputError(

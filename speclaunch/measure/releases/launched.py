@@ -1,11 +1,11 @@
 """Releases that run on this machine: their engines, recipes, servers, and answers.
 
-Answers to fixed prompts are greedy tokens and their verify steps. Releases use different kernels,
+Answers to fixed prompts are greedy tokens and verify step counts. Releases use different kernels,
 so two tokens with almost equal logits may swap. The compared server scores the reference's answer:
 tokens that it prefers by less than its data type's noise are a tie (see `prove`).
 
 Engines are CPU engines, installed as needed, or the user's own. At most two engines are installed
-at a time, each by its own speclaunch process. An interrupted installation continues with the next
+at a time, each by a separate process. An interrupted installation continues with the next
 run.
 """
 
@@ -76,11 +76,11 @@ Say = Callable[[str], None]
 PROMPTS_OF_A_SET = 4
 TOKENS = 32
 _AT_ONCE = 1
-"""One request at a time: the batch shape is the same in every release."""
+"""Number of concurrent requests; with one, all releases use the same batch shape."""
 
 
 class ReleaseAnswers(Struct, frozen=True):
-    """Greedy answers of a release to the same prompts.
+    """Greedy answers of a release to the fixed prompts.
 
     `fields`: rows of the request contract, if it was checked.
     """
@@ -129,7 +129,7 @@ class ObservedServer:
             raise LaunchError(f"the server did not report its arguments: {error}") from error
 
     def difference(self, reference: ReleaseAnswers, found: ReleaseAnswers) -> str | None:
-        """Return the first answer that differs from the reference beyond a tie; None if none does.
+        """Describe the first difference from the reference beyond a tie; None if there is none.
 
         `found`: this server's own answers.
         """
@@ -169,7 +169,7 @@ _UNCHANGED = ("--fresh", "--max-attempts=1", "--force")
 
 
 class ReleaseRecipe(Struct, frozen=True):
-    """A recipe for one release: its file's new text, and the overrides that select the release."""
+    """A recipe migrated to one release, with the overrides that select the release."""
 
     version: str
     path: Path
@@ -199,7 +199,7 @@ class ReleaseRecipe(Struct, frozen=True):
         return prepare(found, None if self._is_pinned else self.version, dry_run=True)
 
     def words(self, folder: Path) -> tuple[str, ...]:
-        """Return the launch arguments, after writing a changed recipe below `folder`.
+        """Write a changed recipe below `folder`, and return the launch arguments.
 
         Raises InputError if writing fails.
         """
@@ -226,8 +226,8 @@ def recipe_for(
 ) -> ReleaseRecipe:
     """Return the recipe of `words` for `version`. `python`: interpreter with that release.
 
-    A version pin selects the CPU engine of another release; a path selects an interpreter. Raises
-    InputError if the recipe cannot be read.
+    Without `python`, a recipe for the CPU engine is pinned to `version`. Raises InputError if the
+    recipe cannot be read.
     """
     name, overrides = split_recipe(words)
     recipe = load(name, overrides, config_dirs)
@@ -262,7 +262,7 @@ class LaunchedRelease(Struct, frozen=True):
     observed: ObservedServer
     seconds: float
     can_run_twice: bool
-    """True if a second server without speculation fits alongside: only on the CPU engine."""
+    """True if a server without speculation can run alongside, which needs a CPU engine."""
 
 
 @contextmanager
@@ -309,7 +309,7 @@ _TAIL = 400
 
 
 def interpreters(words: Sequence[str]) -> dict[str, str]:
-    """Return the interpreters of `--engine-python` by release. Raises InputError."""
+    """Return the interpreters of `--engine-python` values, by release. Raises InputError."""
     found: dict[str, str] = {}
     for word in words:
         version, equals, path = word.partition("=")
@@ -325,7 +325,7 @@ def interpreters(words: Sequence[str]) -> dict[str, str]:
 
 
 class EngineSupply:
-    """Engines of the compared releases. Running installations stop when the block ends."""
+    """Context manager for engines of the compared releases; its exit stops installations."""
 
     def __init__(self, pythons: Mapping[str, str], say: Callable[[str], None]) -> None:
         """`pythons`: the user's interpreters by release; empty for CPU engines."""
@@ -388,7 +388,7 @@ class EngineSupply:
             self._building[release] = (process, log)
 
     def is_installable(self, recipe: ReleaseRecipe) -> bool:
-        """True if the recipe uses a CPU engine. Raises LaunchError if it needs an interpreter."""
+        """True if the recipe uses a CPU engine. Raises LaunchError if it lacks an interpreter."""
         release, prepared = recipe.version, recipe.prepared()
         if prepared.cpu is not None:
             return True
@@ -402,7 +402,7 @@ class EngineSupply:
     def require(self, recipe: ReleaseRecipe) -> None:
         """Wait until the engine of a recipe is installed.
 
-        Raises LaunchError if installation fails, or if the recipe needs an interpreter.
+        Raises LaunchError if installation fails, or if the recipe lacks an interpreter.
         """
         release = recipe.version
         if not self.is_installable(recipe):

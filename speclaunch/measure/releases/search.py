@@ -30,7 +30,7 @@ from speclaunch.measure.prove.contract_servers import FieldRow, changed_fields
 from speclaunch.measure.releases.launched import ObservedServer, ReleaseAnswers
 
 FLAKY = 0.2
-"""Assumed share of wrong evaluations when evaluations of one server are repeated."""
+"""Assumed share of wrong results among repeated evaluations of one server."""
 CONFIDENCE = 0.99
 """Probability that a verdict or a pair must reach."""
 MOST_EVALUATIONS = 40
@@ -67,7 +67,7 @@ class ReleaseProbe(Struct, frozen=True):
 def net_evaluations(rate: float) -> int:
     """Return the required lead of a verdict if a share `rate` of evaluations is wrong.
 
-    Wald's sequential test of two simple hypotheses with equal errors.
+    Based on Wald's sequential test of two simple hypotheses with equal errors.
     """
     if rate <= 0:
         return 1
@@ -187,9 +187,9 @@ def _posterior(releases: Sequence[str], probes: Sequence[ReleaseProbe], rate: fl
 
 
 URL_VARIABLE, RELEASE_VARIABLE = "SPECLAUNCH_URL", "SPECLAUNCH_ENGINE"
-"""Variables that pass the server's URL and release to a check command."""
+"""Environment variables that pass the server's URL and release to a check command."""
 _SKIP, _NOT_RUN = 125, 126
-"""Exit codes of a check command: 125, untestable release; from 126 on, command not run."""
+"""Exit codes of a check command: 125 if the release is untestable, 126 or more if it cannot run."""
 _ACCEPTANCE = re.compile(r"acceptance\s*>=\s*(\d+(?:\.\d+)?)")
 _SHOWN = 200
 
@@ -267,7 +267,7 @@ def _exits(
     server: CheckedServer,
     reference: ReleaseAnswers | None,
 ) -> Evaluation:
-    """Return the result of a command like that of `git bisect run`, run without a shell.
+    """Run a command without a shell; return the result of its exit code, as in `git bisect run`.
 
     Raises LaunchError if the command does not exist or a signal ends it.
     """

@@ -179,7 +179,7 @@ def shown(value: object) -> str:
 
 
 def _unknown_values(found: PlanComparison) -> Iterator[str]:
-    """Yield the arguments whose effective value is unknown in a plan."""
+    """Yield the arguments whose effective value is unknown in either plan."""
     for planned in (found.before, found.after):
         for row in planned.rows:
             if row.outcome is ArgumentOutcome.UNKNOWN and not is_idle(planned.plan, row.name):
@@ -240,9 +240,9 @@ def _advisories_of(planned: PlannedDeployment) -> tuple[list[Advisory], list[Und
 def advisories_across(
     found: PlanComparison,
 ) -> tuple[list[Advisory], list[Advisory], list[Undecided]]:
-    """Return the advisories that a change of release fixes and introduces.
+    """Return the advisories that a change of release fixes, introduces, and may introduce.
 
-    The third list has advisories that the change may introduce, with the missing fact.
+    The third list also names the missing facts.
     """
     before, unsure_before = _advisories_of(found.before)
     after, unsure_after = _advisories_of(found.after)
@@ -266,7 +266,7 @@ class UpgradeSettings(Struct, frozen=True):
     rules: tuple[Rule, ...]
     asker: EngineQuerier | None = None
     notes: tuple[str, ...] = ()
-    """Notes about unknown releases that the nearest known release replaces."""
+    """Notes about unknown releases, each replaced by the nearest known release."""
 
 
 class DeploymentUpgrade(Struct, frozen=True):
@@ -285,7 +285,7 @@ class DeploymentUpgrade(Struct, frozen=True):
 
     @property
     def verdict(self) -> UpgradeVerdict:
-        """Verdict that follows from the reasons."""
+        """Worst verdict of the reasons; `safe` without reasons."""
         return verdict_of(self.reasons)
 
 

@@ -1,6 +1,6 @@
 """Both releases of an upgrade, run and compared on this machine, and the document of an upgrade.
 
-`speclaunch upgrade --output-format json`: the verdict of each deployment, and its reasons.
+The document (`speclaunch upgrade --output-format json`) has each deployment's verdict and reasons.
 `docs/reference/upgrade.schema.json` is generated from `UpgradeDocument`; a test compares them.
 Within version 1, keys are never removed or redefined; new keys may be added.
 """
@@ -47,7 +47,7 @@ _VOLATILE = frozenset(
     {"port", "nccl_port", "random_seed", "dist_init_addr", "log_file", "config", "model_path"}
     | {"served_model_name", "tokenizer_path", "speculative_draft_model_path", "download_dir"}
 )
-"""Arguments that differ from start to start, or that name the same model in a different way."""
+"""Arguments that may differ between starts, or that name the same model differently."""
 
 
 class ReleaseRun(Struct, frozen=True):
@@ -64,14 +64,14 @@ class ReleaseRun(Struct, frozen=True):
 
 
 class UpgradeProgress(unfinished_work.Progress, frozen=True):
-    """Finished runs, and the contract rows that the next run has checked so far."""
+    """Finished runs, and the contract rows that the unfinished run has checked so far."""
 
     runs: tuple[ReleaseRun, ...] = ()
     rows: tuple[FieldRow, ...] = ()
 
     @property
     def saved(self) -> str:
-        """Finished releases and fields as text, such as `2 releases, 3 fields`; empty for none."""
+        """Finished releases and fields as text, such as `2 releases, 3 fields`, or empty."""
         parts = (f"{len(self.runs)} releases" * bool(self.runs), ContractProgress(self.rows).saved)
         return ", ".join(filter(None, parts))
 
@@ -99,7 +99,7 @@ def run_releases(
 def run_release(
     found: ReleaseRecipe, stored: StoredUpgrade, seconds: float, say: Say
 ) -> ReleaseRun:
-    """Return the run of a release: start it, query the fixed prompts, check the contract, stop."""
+    """Start a release, send the fixed prompts, check the contract, and stop; return the run."""
     runs, folder = stored.progress.runs, stored.directory
     say(f"starting SGLang {found.version}")
     try:

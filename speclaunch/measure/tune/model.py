@@ -4,9 +4,9 @@ A verify step of the engine yields L tokens and takes T seconds; the throughput 
 
 - T is the sum of the target's own time, the draft's steps, and the verified tokens:
   `a + b * steps + c * tokens`, with nonnegative coefficients, fitted to the measurements.
-- L is 1 plus the probability that the draft at each position is accepted. The engine counts these
-  (0.5.23: `spec_correct_drafts_histogram`). The probability of a correct draft after correct
-  drafts falls slowly; later positions are assumed to fall at the last rate. In a tree with b
+- L is 1 plus the sum of the probabilities that the draft at each position is accepted, which the
+  engine counts (0.5.23: `spec_correct_drafts_histogram`). The probability of a correct draft after
+  correct drafts falls slowly, and is assumed to keep falling at the last rate. In a tree with b
   candidates at a position, the probability that none is correct is the chain's to the power of
   b ** gamma. Further candidates are worth less than the best; gamma is fitted to the measured
   trees.
@@ -15,7 +15,7 @@ Measured settings use their measured values.
 
 Tuning objectives: latency of one request, throughput at one or more loads, or goodput. Speed is
 tokens per second of one request during decode. At one load, a deployment's throughput is speed
-times load. Several loads have equal weight: the geometric mean.
+times load. Several loads are combined by geometric mean.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class DraftSetting(Struct, frozen=True):
 
 
 def settings(algorithm: str, most: int | None = None) -> tuple[DraftSetting, ...]:
-    """Return all useful settings, with at most `most` draft tokens.
+    """Return an algorithm's useful settings with at most `most` draft tokens (None: no limit).
 
-    A release or the memory may reject some of them.
+    A release may reject some, and some may not fit in memory.
     """
     return tuple(
         setting for setting in _settings(algorithm) if most is None or setting.tokens <= most
@@ -201,7 +201,7 @@ _GAMMAS = tuple(step / 20 for step in range(31))
 
 
 class RequestPace(Struct, frozen=True):
-    """Duration of a request in seconds."""
+    """Times of a request in seconds, and its token count."""
 
     first_token: float
     latency: float
@@ -217,7 +217,7 @@ class Trial(Struct, frozen=True):
     accept_length: float
     """Tokens per verify step."""
     accepted: tuple[float, ...] = ()
-    """Share of verify steps that accepted at least 1, 2, … drafts; empty: not reported."""
+    """Share of verify steps that accepted at least 1, 2, … drafts; empty if not reported."""
     concurrency: int = 1
     throughput: float = 0.0
     """Output tokens per second of all requests together."""
@@ -249,11 +249,11 @@ class SpeedModel(Struct, frozen=True):
         return self.accept_length(setting) / self.step_seconds(setting)
 
     def step_seconds(self, setting: DraftSetting) -> float:
-        """Return the seconds of a verify step."""
+        """Return the predicted seconds of a verify step."""
         return self.base + self.by_step * setting.steps + self.by_token * setting.tokens
 
     def accept_length(self, setting: DraftSetting) -> float:
-        """Return the tokens per verify step."""
+        """Return the predicted tokens per verify step."""
         return 1 + sum(_shares(setting, self.hits, self.gamma))
 
 
@@ -392,7 +392,7 @@ class Aim(StrEnum):
 
 
 class TuningObjective(Struct, frozen=True):
-    """Tuning objective, with its numbers of concurrent requests."""
+    """Tuning objective at one or more loads (`concurrencies`)."""
 
     aim: Aim
     concurrencies: tuple[int, ...]
@@ -430,9 +430,9 @@ def _refused(text: str, reason: str) -> InputError:
 
 
 def worth(trial: Trial, within: Sequence[Bound], slower: float = 1.0) -> float:
-    """Return the score of a trial; with bounds, the requests per second that meet them.
+    """Return a trial's speed; with bounds, the requests per second that meet them.
 
-    `slower`: factor by which token time is scaled.
+    `slower`: factor that scales the time per token.
     """
     if not within:
         return trial.speed / slower
@@ -469,7 +469,7 @@ class TrialModels(Struct, frozen=True):
     models: Mapping[int, SpeedModel]
 
     def score(self, setting: DraftSetting) -> float:
-        """Return the logarithm of a setting's score: measured if tried, else predicted."""
+        """Return a setting's log score, averaged over loads: measured if tried, else predicted."""
         within = self.objective.within
         found = []
         for model in self.models.values():
@@ -484,7 +484,7 @@ class TrialModels(Struct, frozen=True):
 
 
 def trial_models(aim: TuningObjective, trials: Sequence[Trial]) -> TrialModels:
-    """Return the models for trials at every load; needs at least one trial per load."""
+    """Return the model of each load, fitted to its trials (at least one)."""
     models = {
         load: fitted([trial for trial in trials if trial.concurrency == load])
         for load in aim.concurrencies

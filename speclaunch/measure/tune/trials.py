@@ -68,7 +68,7 @@ class Protocol(Struct, frozen=True):
     prompts: Prompts
     concurrencies: tuple[int, ...]
     requests: int
-    """Minimum requests per round; at least twice the concurrency."""
+    """Requests per round, or twice the concurrency if that is more."""
     rounds: int
 
     def requests_at(self, concurrency: int) -> int:
@@ -208,9 +208,9 @@ def verdict(
     rounds: Sequence[Round],
     starts: int = 1,
 ) -> TuningVerdict:
-    """Return the result of the rounds.
+    """Return how `settings` compare with the recipe's own in the rounds.
 
-    Sides are named by their settings; `starts`: starts per side.
+    A round's side is its setting as text. `starts`: engine starts per side.
     """
     sides = [ExpectedSide(OWN, speculates=True)]
     sides += [
@@ -243,7 +243,7 @@ def verdict(
 
 
 def _series(aim: TuningObjective, rounds: Sequence[Round], side: str) -> dict[int, list[float]]:
-    """Return the objective's value of each round, by load."""
+    """Return the objective's value in each round of a side, by load."""
     found: dict[int, list[float]] = {}
     for round_ in sorted(rounds, key=lambda each: each.number):
         if round_.side == side:
@@ -253,7 +253,7 @@ def _series(aim: TuningObjective, rounds: Sequence[Round], side: str) -> dict[in
 
 
 def _together(values: Mapping[int, Sequence[float]], pairs: int) -> list[float]:
-    """Return the geometric mean over the loads, round by round."""
+    """Return the geometric mean over the loads for each of `pairs` rounds."""
     return [
         math.exp(fmean(math.log(ratios[number]) for ratios in values.values()))
         for number in range(pairs)
@@ -352,9 +352,9 @@ _WORTH = 1.02
 """Minimum predicted gain over the best setting so far that justifies a trial."""
 _LEAST_TRIED = 2
 _SECONDS_A_START = 600
-"""Estimate of an engine's start time, if unknown."""
+"""Estimated seconds of an engine start, if unknown."""
 _SECONDS_A_ROUND = 10.0
-"""Estimate of a round's time, until the first start is measured."""
+"""Estimated seconds of a round, until the first start is measured."""
 
 
 def first_settings(
@@ -364,8 +364,8 @@ def first_settings(
 ) -> tuple[DraftSetting, ...]:
     """Return the settings to try first.
 
-    They are the recipe's own setting, the published setting, which the best must beat, and the
-    settings that the model needs: a short chain, a long chain and a tree. NGRAM spreads a longer
+    They are the recipe's own and the published setting, which the best must beat, and the settings
+    that the model needs: a short chain, a long chain and a tree. NGRAM spreads a longer
     draft over more branches, so it also gets a chain in between.
     """
     ordered = sorted(space, key=lambda setting: setting.tokens)
@@ -387,7 +387,7 @@ def next_trial(
     most: int,
     published: DraftSetting | None = None,
 ) -> tuple[DraftSetting | None, str]:
-    """Return the next setting, or None to stop, and the reason. `most`: maximum settings."""
+    """Return the next setting (None to stop) and the reason. `most`: maximum number of settings."""
     tried = {trial.setting for trial in trials}
     for setting in first_settings(space, own, published):
         if setting not in tried and len(tried) < most:
@@ -412,7 +412,7 @@ def next_trial(
 def _neighbor(
     space: Sequence[DraftSetting], tried: Collection[DraftSetting], best: DraftSetting
 ) -> DraftSetting | None:
-    """Return an untried neighbor of the best NGRAM setting (no model predicts it), or None."""
+    """Return an untried neighbor of the best NGRAM setting; None if there is none."""
     if any(setting.steps for setting in space):
         return None
     order = sorted({*space, best}, key=lambda setting: setting.tokens)
@@ -473,9 +473,9 @@ def expectation(
     rounds: int,
     done: Sequence[TrialStart],
 ) -> Expectation:
-    """Return the expectation from finished starts; before any, from the slowest estimate.
+    """Return the expectation from finished starts, or the slowest estimate if there are none.
 
-    `rounds`: rounds of each side of the comparison.
+    `rounds`: rounds per side of the final comparison.
     """
     own = (protocol.rounds + 1) * len(protocol.concurrencies)
     first = _slowest(side) + own * _SECONDS_A_ROUND

@@ -1,10 +1,10 @@
 """Results of tuning as text: a recipe with a new setting, and the engine's steps by batch size.
 
 The engine's file (`--speculative-adaptive-config`, 0.5.23 speculative/adaptive_spec_params.py) is
-an object whose keys are batch sizes. Each has `candidate_steps`, the step counts that the engine
-switches between by acceptance. A batch uses the largest key that is not above it
-(`_find_closest_bs`); smaller batches use the smallest key. It applies to EAGLE and EAGLE3 with a
-topk of 1 (`adaptive_unsupported_reason`). `speculative_num_steps` must be one of the candidates
+an object whose keys are batch sizes. Each value has `candidate_steps`, the step counts between
+which the engine switches by acceptance. A batch uses the largest key that is not above it
+(`_find_closest_bs`); smaller batches use the smallest key. The file applies to EAGLE and EAGLE3
+with topk 1 (`adaptive_unsupported_reason`). `speculative_num_steps` must be one of the candidates
 (arg_groups/speculative_hook.py `_init_adaptive_speculative_params`); the engine builds graphs and
 buffers for each.
 
@@ -66,7 +66,7 @@ print(json.dumps({"all": steps, "routed": routed}))
 
 
 def require_adaptive(algorithm: str, version: str, space: Sequence[DraftSetting]) -> None:
-    """Raise InputError unless the release and the algorithm support an adaptive file."""
+    """Raise InputError unless the release, algorithm and settings support an adaptive file."""
     place = Place(COMMAND_LINE, text="--adaptive-config")
     if load_catalogue(version).by_name(OPTION) is None:
         raise InputError(

@@ -1,19 +1,20 @@
 """SGLang's own load generator, run many times in one process of the engine's interpreter.
 
-Each input line is JSON for one run: `{"number": 1, "words": ["--base-url", …]}`. `words` are the
-arguments of `python -m sglang.bench_serving`. `key` is the server's API key, "" for none. The
-answer is one line with the results of each request. A line with
-`{"lengthen": {"file": …, "tokens": …}}` lengthens the prompts of a file to that many tokens.
+The first line is `{"trusted": …, "tokenizer": …}`. Each further line is JSON for one run:
+`{"number": 1, "words": ["--base-url", …], "key": …}`. `words` are the arguments of `python -m
+sglang.bench_serving`; `key` is the server's API key, "" for none. The answer is one line with the
+results of each request. A line with `{"lengthen": {"file": …, "tokens": …}}` lengthens a file's
+prompts to that many tokens.
 
-The generator's requests, timing and concurrency are unchanged. It writes sums but no acceptance per
+The generator's requests, timing and concurrency are unchanged. Its output has no acceptance per
 request, so this module records:
 
 - the result of a request function (0.5.23 benchmark/serving.py:105 `RequestFuncOutput`), and the
-  requested tokens;
-- the `meta_info` of the request's last answer, as the generator parses it (`json` or `orjson`).
+  number of requested tokens;
+- the last `meta_info` of the request, as the generator parses it (`json` or `orjson`).
 
 The generator is `sglang.benchmark.serving` in 0.5.18 and 0.5.23, `sglang.bench_serving` in 0.5.9
-and 0.5.3. Its parser is in `cli_main` (0.5.23) or under `if __name__ == "__main__"` (the others).
+and 0.5.3. It starts in `cli_main` (0.5.23) or under `if __name__ == "__main__"` (the others).
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ MODULES = ("sglang.benchmark.serving", "sglang.bench_serving")
 PARSERS = ("orjson", "json")
 """Modules that the generator may use to parse answers."""
 KEYS = ("OPENAI_API_KEY", "API_KEY")
-"""Variables that the generator reads the server's key from (0.5.23 benchmark/serving.py:131)."""
+"""Environment variables with the server's API key (0.5.23 benchmark/serving.py:131)."""
 _TRIES = 8
 _MOST_BYTES, _MOST_SECONDS = 16 << 20, 60.0
-"""Limits of responses outside measured requests: /flush_cache, /server_info."""
+"""Limits of a response's size and duration outside measured requests, such as /server_info."""
 _FIELDS = (
     "completion_tokens",
     "prompt_tokens",
@@ -85,7 +86,7 @@ def say(out: TextIO, question: dict[str, Any], answer: dict[str, Any]) -> None:
 
 
 def tokenizer_of(name: object) -> Any:
-    """Return a model's tokenizer without running its code; None if it cannot be loaded."""
+    """Return a model's tokenizer, loaded without model code; None if loading fails."""
     if not isinstance(name, str):
         return None
     library: Any = importlib.import_module("transformers")
@@ -111,7 +112,7 @@ def refuse_remote_code() -> None:
 
 
 def lengthened(tokenizer: Any, file: str, tokens: int) -> dict[str, Any]:
-    """Rewrite a JSON list of prompts so that the server counts `tokens` tokens in each.
+    """Rewrite a JSON file's prompts to `tokens` tokens; return each prompt's token count.
 
     A short prompt is prefixed with the file's other prompts. Prompts that are too long lose their
     beginning. Each prompt starts at a different offset in the same text, so no two share a prefix.
@@ -162,7 +163,7 @@ def _size(tokenizer: Any, text: str) -> int:
 def loaded() -> types.ModuleType:
     """Return the generator module of this release.
 
-    It imports `datasets` for workloads that are unused here; a stub replaces a missing package.
+    A stub replaces the package `datasets`, which is unused here, if it is missing.
     """
     if importlib.util.find_spec("datasets") is None:
         missing = types.ModuleType("datasets")
@@ -272,7 +273,7 @@ class _ObservedParser:
 
 
 class _Bounded:
-    """The library `requests` with a limit on response size and duration."""
+    """The `requests` module with limits on response size and duration."""
 
     def __init__(self, module: types.ModuleType) -> None:
         self._module = module
@@ -304,7 +305,7 @@ class _Bounded:
 
 
 def _plain(output: Any) -> dict[str, Any]:
-    """Return a request as plain data; times in seconds."""
+    """Return a request's output as plain data, with times in seconds."""
     meta = getattr(output, "meta", {})
     fields = {name: meta[name] for name in meta if name in _FIELDS or name.startswith("spec_")}
     return {
