@@ -153,7 +153,7 @@ def _fix(advisory: Advisory) -> Fix | None:
 
 
 def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
-    """Yield a finding if the deployment is affected. Raises UnknownValueError."""
+    """Yield a verdict if the deployment is affected. Raises UnknownValueError."""
     if not advisory.applies(plan):
         return
     why = f"{advisory.symptom.value}; {advisory.release_range}"

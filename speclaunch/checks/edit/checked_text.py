@@ -139,7 +139,7 @@ class _NothingToDoError(NotFixableError):
 def numbers_of(
     commands: Sequence[Invocation], shown: str, deployments: Collection[DeploymentPlace]
 ) -> list[int]:
-    """Return the positions, from 0, of the commands that start the given deployments."""
+    """Return the positions, from 0, of the commands that start `deployments`."""
     name = recipe_name(shown)
     named = [DeploymentPlace(command.place, command.name or name) for command in commands]
     return [at for at, deployment in enumerate(named) if deployment in deployments]

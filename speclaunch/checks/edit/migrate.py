@@ -1,7 +1,7 @@
 """Migration of the commands in a file to another engine version; no other text changes.
 
-Each command is read for its original version, its arguments are planned for the other version
-(`planned_migration.py`), the file is edited (`rewrite.py`), and the result is read back
+Each command is read for its original version and planned for the other version
+(`planned_migration.py`). The file is edited (`rewrite.py`), and the result is read back
 (`round_trip.py`).
 """
 
@@ -194,7 +194,7 @@ class Migration(Struct):
     problems: list[Problem] = []
     """Blockers: the feature was removed, the flag is unknown, or a value is rejected."""
     origins: list[MigrationStep] = []
-    """Version that each command is for, and why it is assumed; empty if the user named one."""
+    """Version that each command is for, and why it is assumed; empty if the user set a version."""
     warnings: list[Problem] = []
     """Warnings about parts that do not reach the engine and are left unchanged. `lint` and `import`
     warn about them, too."""
@@ -216,7 +216,7 @@ class _Job(Struct):
     """Alternative edits of the command, best first."""
     variable: Edit | None = None
     image: str | None = None
-    """New image; `image_edits` insert it."""
+    """New image, inserted by `image_edits`; None if the image is unchanged."""
     image_edits: list[Edit] = []
 
     @property
@@ -403,8 +403,8 @@ def _ways(jobs: Sequence[_Job]) -> Iterator[list[Change]]:
 def _settled(
     reading: Reading, to: str, strays: frozenset[str] = frozenset()
 ) -> tuple[Reading, list[Problem], frozenset[str]]:
-    """Return the commands with the arguments that the parser receives, problems that `to` reports
-    before parsing, and the tokens that may expand to any number of arguments."""
+    """Return the commands as the parser receives them, the problems that `to` reports before
+    parsing, and the tokens that may expand to any number of arguments."""
     catalogue = load_catalogue(to)
     found = [settled(invocation, catalogue, strays) for invocation in reading.invocations]
     problems = [problem for item in found for problem in item.refused]

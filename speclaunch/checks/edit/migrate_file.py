@@ -1,7 +1,7 @@
 """Migration of a file of any kind to another engine version: script, manifest, `--config`, recipe.
 
-The arguments that replace a `--config` key depend on the version (a true switch: only a flag;
-otherwise, a flag and its value), so the file is read for each version.
+The file is read for each version, because a `--config` key may be a true switch in only one of
+them. A true switch becomes a flag, any other key a flag and its value.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Answers of the language server: diagnostics, hover texts, completions, quick fixes.
 
-A comment that ignores a finding is offered only if a check of the new text no longer reports this
-finding and reports no new one.
+An ignore comment is offered only if a check of the new text no longer reports the finding, and
+reports no new finding.
 """
 
 from __future__ import annotations

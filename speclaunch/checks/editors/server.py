@@ -186,7 +186,7 @@ class Server(LanguageServer):
         return found
 
     def positions(self, document: TextDocument) -> DocumentPositions:
-        """Return the positions of a document's text, in the units of this editor."""
+        """Return the position converter for a document, in the units of this editor."""
         return DocumentPositions(document.source, self.workspace.position_codec)
 
     def later(self, uri: str, pause: float = _PAUSE_S) -> None:

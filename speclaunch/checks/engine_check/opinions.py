@@ -481,7 +481,7 @@ def opened(*, enabled: bool = True) -> Verdicts | None:
 
 
 def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
-    """Return an answer's cache key. `judge`: its digest; `seen`: what the engine reads."""
+    """Return an answer's cache key. `judge`: a judge's digest; `seen`: what the engine reads."""
     folder = str(question.folder) if seen else ""  # no path is read
     parts = [_FORMAT, judge, json_value(replace(question, folder=None)), folder, list(seen)]
     return digest(json.dumps(parts).encode("utf-8", "surrogateescape"))

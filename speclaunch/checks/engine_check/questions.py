@@ -46,7 +46,7 @@ class EngineAnswer(Struct, frozen=True):
     """Verdict of the release on one command."""
 
     accepted: bool | None
-    """None without a verdict, for the reason in `why` (no config.json, hang, crash)."""
+    """False if refused; None if there is no verdict, for the reason in `why` (such as a crash)."""
     release: str
     """Release that was queried."""
     why: str

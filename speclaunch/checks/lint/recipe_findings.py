@@ -1,4 +1,4 @@
-"""Unsuppressed findings about a recipe and all its roles, for commands other than `lint`.
+"""Unsuppressed findings about a recipe and all its roles, at places that users can edit.
 
 Problems in a shipped file are reported where a recipe chooses it, because users cannot edit an
 installed package.

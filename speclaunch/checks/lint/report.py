@@ -1,10 +1,11 @@
 """Result of a lint: a report for each file and engine version, each finding once.
 
 Lint checks each file at each version. A finding at several versions, or in a group that many
-recipes share, is reported once. Its fingerprint, for baselines, SARIF and code quality reports,
-covers the code, the path, the arguments with the user's values, and a number that distinguishes
-equal findings. Without arguments, the flags and quoted names of the message replace them. The
-fingerprint omits lines, columns, wording and engine versions; places only order the numbers.
+recipes share, is reported once. Baselines, SARIF and code quality reports identify it by a
+fingerprint. This covers the code, the path, the arguments with the user's values, and a number that
+distinguishes equal findings. Without arguments, the flags and quoted names of the message replace
+them. The fingerprint omits lines, columns, wording and engine versions; places only order the
+numbers.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def written(problem: Problem) -> str | None:
 
 
 def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
-    """Return the fix; for an argument that no release has, add the advice to declare a fork."""
+    """Return `fix`, with advice to declare a fork if no release has the argument."""
     if MARK in plan.request.version or not _in_no_release(problem, plan):
         return fix
     advice = f"{fix.text}; " if fix is not None else "no release has it; "
@@ -121,7 +121,7 @@ def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
 
 
 def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
-    """Return the fix, with the edit to the intended name or value if exactly one is known."""
+    """Return `fix`, with the edit to the intended name or value if exactly one is known."""
     if fix is None:
         return None
     name = written(problem)

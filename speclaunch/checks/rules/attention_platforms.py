@@ -149,7 +149,7 @@ def backend_hardware(plan: Plan) -> Iterator[Verdict]:
 
 
 def _effective(plan: Plan, name: str) -> str | None:
-    """Return an argument's effective backend (a cache may replace fa3); the user's if unknown."""
+    """Return an argument's effective backend, else the user's; None if unset."""
     try:
         return attention_backend(plan, name)
     except UnknownValueError:  # a backend that the engine chooses always runs

@@ -190,7 +190,7 @@ _LOCAL = frozenset({FactSource.DIRECTORY, FactSource.CACHE})
 def annotate_grounds(
     results: RuleResults, plan: Plan, facts: Facts, rules: Iterable[Rule]
 ) -> RuleResults:
-    """Return the result with the source of each error's facts in its `why`.
+    """Return the results with the source of each error's facts in its `why`.
 
     An error that depends on doubtful facts (of another revision, from a weak source) becomes a
     warning, unless a document states those facts.

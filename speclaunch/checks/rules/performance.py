@@ -163,7 +163,7 @@ def padded_draft_graphs(plan: Plan) -> Iterator[Verdict]:
 def _padded(sizes: tuple[int, ...], running: int) -> list[int]:
     """Return the batch sizes, up to `_DENSE`, that are padded.
 
-    Batches above the largest size run without a graph. If `running` is below that size, it is also
+    Batches above the largest size run without a graph. `running`, if below that size, is also
     captured (0.5.2 model_executor/cuda_graph_runner.py:193).
     """
     largest = min(sizes[-1], running)

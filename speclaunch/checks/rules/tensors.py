@@ -46,7 +46,8 @@ class Subject(Struct, frozen=True):
         return not (self.tensors.headers.broken or self.checkpoint.missing_files)
 
     def compared(self) -> TensorComparison | None:
-        """Return the comparison with the class; None if a file is broken or no loader is known."""
+        """Return the comparison of the files with the class; None if a file is broken or no loader
+        is known."""
         if self.loader is None or not self.is_complete:
             return None
         from speclaunch.checks.rules.loading import compare  # noqa: PLC0415

@@ -171,7 +171,7 @@ class Child:
         return json.dumps({"verdict": "unjudged", "stage": "fork", "error": "", "message": why})
 
     def has_ended(self) -> bool:
-        """True if the process has ended; does not wait."""
+        """True if the process has already ended."""
         if self._status is None:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             if pid:
@@ -179,7 +179,7 @@ class Child:
         return self._status is not None
 
     def end(self) -> None:
-        """End the process; waits briefly if it has answered."""
+        """End the process; wait briefly if it has answered."""
         if not self.has_ended():
             if self._asks >= 0:
                 os.close(self._asks)  # it waits for a question that never comes
@@ -218,7 +218,7 @@ def ended(status: int, setting: dict[str, Any]) -> str:
 
 
 def collect(read: int, seconds: float) -> tuple[str, str]:
-    """Return a line from a pipe, or the reason for none. Both are empty if the pipe ends first."""
+    """Return a line from a pipe, and the reason if it is empty (none if the pipe ends first)."""
     deadline, chunks, size = time.monotonic() + seconds, [], 0
     while True:
         left = deadline - time.monotonic()

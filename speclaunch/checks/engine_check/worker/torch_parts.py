@@ -167,7 +167,7 @@ EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float
 
 
 class dtype:
-    """Data type; each name has a single object."""
+    """Data type, with one object per name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
