@@ -49,7 +49,7 @@ class JobVerdict(StrEnum):
     """Verdict on a job."""
 
     SERVED = "served"
-    """The engine started, generated, and used the requested speculation."""
+    """The engine started, generated text, and used the requested speculation."""
     FAILED = "failed"
     REFUSED = "refused"
     """Never started, because the rules or the composition show that the job cannot serve."""
@@ -156,7 +156,7 @@ _POLL_S = 0.5
 
 
 class Folder(Struct, frozen=True):
-    """Folder of a sweep, at `path`."""
+    """Folder of a sweep."""
 
     path: Path
 

@@ -1,6 +1,6 @@
 """Answers of a proof: requests sent, answers collected and stored with the result.
 
-An interrupted proof continues; the plain server scores the stored answers.
+An interrupted proof resumes with the stored answers, which the plain server scores.
 """
 
 from __future__ import annotations
@@ -41,10 +41,7 @@ class ProofPrompt(Struct, frozen=True):
 
 
 class ProofAnswer(Struct, frozen=True):
-    """Tokens that a server generated, with the server's `logprobs` if requested.
-
-    `verify_steps`: number of verify steps.
-    """
+    """Tokens that a server generated, with the server's `logprobs` if requested."""
 
     ids: tuple[int, ...]
     prompt_tokens: int

@@ -80,7 +80,7 @@ def statement(field: str, release: str, algorithm: str, device: str | None) -> s
 
 
 def known_bugs(concern: RequestField, plan: Plan) -> tuple[str, ...]:
-    """Return the IDs of advisories about a request field that may affect a deployment."""
+    """Return the IDs of a request field's advisories that may affect a deployment."""
     return tuple(
         advisory.id
         for advisory in all_advisories()

@@ -386,9 +386,7 @@ class Pair:
     """The servers of a contract. `ours` speculates."""
 
     def __init__(self, ours: ContractServer, plain: ContractServer, dtype: str = "") -> None:
-        """`dtype`: data type that the servers compute in. If empty, the plain server's report is
-        used.
-        """
+        """`dtype`: compute data type; if empty, as reported by the plain server."""
         self.ours, self.plain = self.servers = ours, plain
         self._dtype = dtype
 

@@ -263,7 +263,7 @@ def compare(
 
 
 class CheckedAnswer(Struct, frozen=True):
-    """One answer and its verdict. `verify_steps`: number of verify steps."""
+    """One answer and its verdict."""
 
     question: ProofPrompt
     concurrency: int
@@ -441,7 +441,7 @@ def sampled(
 def samples_agree(
     ours: Sequence[Sequence[ProofAnswer]], theirs: Sequence[Sequence[ProofAnswer]]
 ) -> Drawn:
-    """Return the result of the test that both servers sample alike, from the second token on.
+    """Return the result of the sample test, from the second token on.
 
     The first token is generated without a draft.
     """

@@ -109,7 +109,7 @@ class ObservedServer:
     """A running server. Methods raise LaunchError if the server does not answer."""
 
     def __init__(self, address: Address, dtype: str = "") -> None:
-        """`dtype`: data type that the server computes in; empty if unknown."""
+        """`dtype`: compute data type; empty if unknown."""
         self._address, self._dtype = address, dtype
         self._server = ProofServer(lambda: EngineClient(address), _AT_ONCE)
 
@@ -250,7 +250,7 @@ def plan_here(prepared: Prepared) -> Plan:
 
 
 class StartFailedError(LaunchError):
-    """Error if a release does not serve within the time limit."""
+    """Error if a release fails to serve in time."""
 
 
 class LaunchedRelease(Struct, frozen=True):
@@ -278,7 +278,7 @@ def launched(
 
     `folder` receives the log and, if changed, the recipe. `speculates`: False for the same server
     without speculation. Raises InputError if the release does not support the recipe, and
-    LaunchError if it does not serve within `seconds` (StartFailedError).
+    StartFailedError if it does not serve within `seconds`.
     """
     prepared = found.prepared()
     off = without_speculation(prepared.recipe)

@@ -88,7 +88,7 @@ class SearchOutcome(StrEnum):
     BAD_IS_GOOD = "bad is good"
     """The release of `--bad` also passes the check."""
     SKIPPED = "skipped"
-    """Releases between the pair that cannot be tested hide the first bad release."""
+    """Untestable releases between the pair hide the first bad release."""
     UNDECIDED = "undecided"
     """Too many contradicting probes."""
 

@@ -54,7 +54,7 @@ NGRAM = "NGRAM"
 
 
 class DraftSetting(Struct, frozen=True):
-    """Draft settings; `steps` is 0 for NGRAM, which looks up an entire tree at once."""
+    """A draft setting. `steps` is 0 for NGRAM, which looks up an entire tree at once."""
 
     steps: int
     topk: int
@@ -63,7 +63,7 @@ class DraftSetting(Struct, frozen=True):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Settings as server arguments."""
+        """The setting as server arguments."""
         if not self.steps:
             return {"speculative_num_draft_tokens": self.tokens}
         return {
@@ -132,7 +132,7 @@ def algorithm_of(side: LaunchedSide) -> str:
 def possible(
     side: LaunchedSide, algorithm: str, most: int | None = None
 ) -> tuple[DraftSetting, ...]:
-    """Return the settings that this release accepts on this hardware: no rule reports an error.
+    """Return the settings for which no rule reports an error on this release and hardware.
 
     `most`: maximum draft tokens. Raises InputError if there are none.
     """
@@ -334,7 +334,7 @@ def _gamma(trials: Sequence[Trial], hits: Sequence[float]) -> float:
 def _costs(trials: Sequence[Trial]) -> tuple[float, float, float]:
     """Return the nonnegative costs a, b and c with the least squared relative errors.
 
-    All subsets of nonzero costs are tried; the best nonnegative solution is returned.
+    All subsets of nonzero costs are tried.
     """
     rows = [(1.0, float(trial.setting.steps), float(trial.setting.tokens)) for trial in trials]
     scaled = [
@@ -384,7 +384,7 @@ _BETTER_IF_FASTER = 1e-3
 
 
 class Aim(StrEnum):
-    """Values of `--objective`."""
+    """Quantities that `--objective` optimizes."""
 
     LATENCY = "latency"
     THROUGHPUT = "throughput"

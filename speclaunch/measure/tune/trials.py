@@ -91,7 +91,7 @@ def measure_setting(
     generator: Measuring,
     protocol: Protocol,
 ) -> TrialStart:
-    """Return the trials of one engine start; the engine is then stopped. Raises LaunchError."""
+    """Start an engine, run a setting's trials, and stop the engine. Raises LaunchError."""
     began = time.monotonic()
     engine = start(order)
     try:
