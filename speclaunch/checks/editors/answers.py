@@ -544,7 +544,7 @@ def _candidates(
     checked: CheckedDocument, finding: Finding, lines: Sequence[str], comment: str
 ) -> Iterator[tuple[int, str]]:
     """Yield line numbers, each with a text for a comment. A text that ends with a newline is
-    inserted above the line; another is appended."""
+    inserted above the line; any other is appended."""
     line = finding.place.line
     text = lines[line - 1]
     extents = (extent for extent, _ in checked.commands)

@@ -490,6 +490,6 @@ def leave_out(site: Path, loaded: Collection[str]) -> None:
 
 
 def base_python() -> Path:
-    """Return speclaunch's base interpreter, because a virtual environment may be removed."""
+    """Return speclaunch's base interpreter, which outlives its virtual environment."""
     base: Any = getattr(sys, "_base_executable", None)
     return Path(os.path.realpath(base or sys.executable))

@@ -77,7 +77,7 @@ class Severity(StrEnum):
     ERROR = "error"
     """The engine refuses, crashes, or serves wrong output: certain given the available facts."""
     WARNING = "warning"
-    """Likely to fail, or costly in performance or safety."""
+    """The deployment is likely to fail, slow, or unsafe."""
     INFO = "info"
     """The engine changes a value on its own."""
 

@@ -114,7 +114,7 @@ def _are_on_separate_nodes(first: Plan, plan: Plan, port: object) -> bool:
     """True if no node runs both servers.
 
     Ranks of one server have separate nodes. Pods that name a host port are not scheduled to a node
-    where it is taken.
+    where that port is taken.
     """
     if (
         context_of(first).part != context_of(plan).part
