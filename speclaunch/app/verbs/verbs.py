@@ -445,7 +445,7 @@ VERBS = (
                         "Install a release's validator: its wheel and pinned dependencies.",
                         "0.5.23",
                     ),
-                    Verb("ls", "engine:list_judges", _NONE, "List judges and their disk space."),
+                    Verb("ls", "engine:list_judges", _NONE, "List judges and their disk usage."),
                     Verb(
                         "rm",
                         "engine:remove_judge",
@@ -490,7 +490,7 @@ VERBS = (
                 "show",
                 "models:show",
                 "change_options:ModelsShowOptions",
-                "Show all known facts of a checkpoint with their sources.",
+                "Show all known facts about a checkpoint, with their sources.",
                 "meta-llama/Llama-3.1-8B-Instruct",
             ),
             Verb(

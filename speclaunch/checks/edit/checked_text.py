@@ -500,7 +500,7 @@ def check_text(
 
 
 def check_source(source: LintedFile, options: Options) -> CheckedText:
-    """Check a parsed text, for the releases of `options`, else for those that it specifies."""
+    """Check a parsed text for the releases in `options`, else those that the text specifies."""
     if options.versions:
         return CheckedText(source, findings_of(source, options))
     found: list[Finding] = []

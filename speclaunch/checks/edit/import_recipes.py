@@ -186,7 +186,7 @@ def _filled(
 
 
 def _plain(value: Any, variables: frozenset[str]) -> Any:
-    """Expand a text like a shell, with stand-ins for `variables`. Return other values unchanged."""
+    """Expand a string as a shell does, with stand-ins for `variables`; return others unchanged."""
     if not isinstance(value, str):
         return value
     parts, at = [], 0

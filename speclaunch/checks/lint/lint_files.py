@@ -170,7 +170,7 @@ class LintRun(Struct):
         return checked
 
     def _by_itself(self, file: FoundFile) -> FileResult:
-        """Return the result of a file without findings that depend on other files."""
+        """Return the result of a file, except findings that depend on other files."""
         result = self._cached(file) or self._check(file)
         if result.checked is None:
             return result

@@ -200,7 +200,7 @@ def _nodes(plan: Plan) -> Iterator[Verdict]:
     tp, pp = number(plan, "tp_size") or 1, number(plan, "pp_size") or 1
     if (tp * pp) % nodes and plan.value("ep_join_mode") != "scale":
         yield Verdict(
-            f"{nodes} nodes do not divide tp_size {tp} times pp_size {pp}",
+            f"tp_size {tp} times pp_size {pp} is not divisible by {nodes} nodes",
             at=("nnodes", "tp_size"),
             why="the engine stops: AssertionError: tp_size must be divisible by number of nodes. "
             "tp_size times pp_size is the number of ranks on all nodes",

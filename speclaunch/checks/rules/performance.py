@@ -181,7 +181,7 @@ def padding_switch(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         "disable_cuda_graph_padding adds no graph sizes for speculation",
         at=(_SWITCH,),
-        why="before 0.5.3 it does not change the sizes for speculation; other batch sizes are "
+        why="before 0.5.3 it does not change the sizes for speculation, so other batches are "
         "decoded without a graph",
         fix=Fix(
             "list the sizes in cuda_graph_bs_decode, and remove this switch", set={_SWITCH: None}

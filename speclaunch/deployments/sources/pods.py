@@ -328,7 +328,7 @@ def in_bytes(found: Setting | None, *, compose: bool = False) -> Setting | None:
 
 
 def byte_count(text: str, *, compose: bool = False) -> int | None:
-    """Return the bytes of an amount; None if it is not an amount."""
+    """Return an amount such as `16Gi` in bytes; None if it is not an amount."""
     match = _QUANTITY.match(text.strip())
     if match is None or len(text) > 30:
         return None

@@ -148,7 +148,7 @@ class MeasuredEngine:
 
     @property
     def changes(self) -> dict[str, object]:
-        """Arguments that recovery changed before the engine served."""
+        """Arguments that recovery changed before the engine was ready."""
         attempts = self._attempts()
         return dict(attempts[-1].get("changes") or {}) if attempts else {}
 

@@ -70,7 +70,7 @@ _GUARD_SLACK_SECONDS = 3.0
 
 
 _prepared: list[tuple[str, subprocess.Popen[bytes]]] = []
-"""Run and process of a guard started in advance, if any."""
+"""Run name and process of a guard started in advance; empty if there is none."""
 
 
 def prepare_guard() -> None:

@@ -224,7 +224,7 @@ class Ending(StrEnum):
 
 
 class EngineOutcome(Struct, frozen=True):
-    """End of one engine, with the reason if it failed."""
+    """How an engine ended, with the reason if it failed."""
 
     ending: Ending
     reason: str | None = None
