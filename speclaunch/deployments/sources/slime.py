@@ -24,7 +24,7 @@ from speclaunch.engine import canonical, distance, history
 
 
 class SlimeReplacement(Struct, frozen=True):
-    """How slime sets an engine argument, and slime's own option for it, if any."""
+    """Rule by which slime sets an engine argument, and slime's own option for it, if any."""
 
     does: str
     option: str | None = None

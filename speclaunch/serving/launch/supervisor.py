@@ -224,7 +224,7 @@ class Ending(StrEnum):
 
 
 class EngineOutcome(Struct, frozen=True):
-    """How an engine ended, with the reason if it failed."""
+    """Outcome of an engine run, with the reason if it failed."""
 
     ending: Ending
     reason: str | None = None
