@@ -244,7 +244,7 @@ def test_every_recipe_is_rendered_or_says_why_not(target: str, tmp_path: Path) -
     cpu = {name for name in recipe_names() if name.startswith("cpu_")}
     assert set(refused) == (cpu if target == "srt-slurm" else set())
     for why in refused.values():
-        assert "allocates GPUs" in why
+        assert "cannot run without GPUs" in why
 
 
 @pytest.mark.thorough
