@@ -23,7 +23,7 @@ class Forked:
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
-        self.reports: IO[str] | None = None
+        self.reports: IO[bytes] | None = None
         """The file to which a forked process writes its reports as JSON lines."""
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -41,19 +41,19 @@ class Forked:
         largest_first = sorted(groups.values(), key=len, reverse=True)
         reader, writer = os.pipe()
         os.write(writer, b"".join(n.to_bytes(2, "big") for n in range(len(largest_first))))
-        children: dict[int, IO[str]] = {}
+        children: dict[int, IO[bytes]] = {}
         with tempfile.TemporaryDirectory(prefix="speclaunch-reports-") as folder:
             try:
                 for number in range(1, self.processes):
                     path = Path(folder, str(number))
-                    self.reports = path.open("w")
+                    self.reports = path.open("wb")
                     pid = os.fork()
                     if pid == 0:
                         os.close(writer)
                         self._child(session, _taken(reader, largest_first))
                     self.reports.close()
                     self.reports = None
-                    children[pid] = path.open()
+                    children[pid] = path.open("rb")
                 os.close(writer)
                 self._run(session, _taken(reader, largest_first), list(children.values()))
                 for pid in list(children):
@@ -71,7 +71,7 @@ class Forked:
         return True
 
     def _run(
-        self, session: pytest.Session, items: Iterator[pytest.Item], others: list[IO[str]]
+        self, session: pytest.Session, items: Iterator[pytest.Item], others: list[IO[bytes]]
     ) -> None:
         """Run tests, and report those that other processes have run meanwhile."""
         item = next(items, None)
@@ -109,7 +109,8 @@ class Forked:
         """Write the report of a forked process."""
         if self.reports is not None:
             hook = self.config.hook.pytest_report_to_serializable
-            self.reports.write(json.dumps(hook(config=self.config, report=report)) + "\n")
+            data = hook(config=self.config, report=report)
+            self.reports.write(json.dumps(data).encode() + b"\n")
             self.reports.flush()
 
 
@@ -119,11 +120,11 @@ def _taken(reader: int, groups: list[list[pytest.Item]]) -> Iterator[pytest.Item
         yield from groups[int.from_bytes(number, "big")]
 
 
-def _forward(session: pytest.Session, stream: IO[str]) -> None:
+def _forward(session: pytest.Session, stream: IO[bytes]) -> None:
     """Report what another process has written. An incomplete last line is read next time."""
     while line := stream.readline():
-        if not line.endswith("\n"):
-            stream.seek(stream.tell() - len(line.encode()))
+        if not line.endswith(b"\n"):
+            stream.seek(-len(line), os.SEEK_CUR)
             return
         data, config = json.loads(line), session.config
         report = config.hook.pytest_report_from_serializable(config=config, data=data)

@@ -27,7 +27,7 @@ NAMES = {
     """,
     "facts.hardware": "AUTO declare Gpu Hardware hardware_names OtherProcess Vendor",
     "facts.hardware_probe": "probe_hardware",
-    "facts.hub": "fetch_facts fetch_tensors revision_of HubRefusedError MAIN OFFLINE TRUE",
+    "facts.hub": "fetch_facts fetch_tensors revision_of HubRefusedError MAIN OFFLINE REFUSALS TRUE",
     "facts.known_models": """
         drafts_for foundation HUB_NAME ModelPair near_names partners_of targets_of
     """,

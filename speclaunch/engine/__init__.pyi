@@ -59,6 +59,7 @@ from speclaunch.engine.facts.hardware_probe import probe_hardware as probe_hardw
 from speclaunch.engine.facts.hub import HubRefusedError as HubRefusedError
 from speclaunch.engine.facts.hub import MAIN as MAIN
 from speclaunch.engine.facts.hub import OFFLINE as OFFLINE
+from speclaunch.engine.facts.hub import REFUSALS as REFUSALS
 from speclaunch.engine.facts.hub import TRUE as TRUE
 from speclaunch.engine.facts.hub import fetch_facts as fetch_facts
 from speclaunch.engine.facts.hub import fetch_tensors as fetch_tensors

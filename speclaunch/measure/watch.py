@@ -81,7 +81,7 @@ def watch_targets(names: Sequence[str]) -> list[WatchTarget]:
             found.append(WatchTarget(url.partition("://")[2], url, key))
         elif ":" in name:
             problem = f"{name}: an address begins with http:// or https://"
-            raise InputError(problem, help=f"write http://{name}")
+            raise InputError(problem, help=f"use http://{name}")
         else:
             found.append(_target_of(find_run(name, alive=True), key))
     if len(found) > _MOST_TARGETS:

@@ -234,7 +234,7 @@ def _command(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Colle
 def _template(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Collected) -> set[str]:
     """Read a `command` of sparkrun, in which `{key}` is a key of `defaults`. Return the keys used.
 
-    Source: sparkrun's RECIPES.md, "Configuration".
+    Source: sparkrun at 10ba68a, RECIPES.md, "Command Templates".
     """
     command, values = keys.get("command"), dict(nodes.entries(keys.get("defaults")))
     if not values or not isinstance(command, yaml.ScalarNode):

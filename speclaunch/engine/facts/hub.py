@@ -77,6 +77,8 @@ _COMMIT = lazy(r"[0-9a-f]{40}\Z")
 _MAX_API_BYTES = 16 << 20
 _CHUNK = 1 << 16
 _NO_REVISION, _NO_REPOSITORY = "RevisionNotFound", "RepoNotFound"
+REFUSALS = ("it is gated on the hub", "it is not on the hub")
+"""Beginnings of the reasons for a refusal that another attempt does not change."""
 
 
 class HubRefusedError(Exception):
@@ -295,7 +297,7 @@ class HubClient:
         token = "" if "authorization" in self._headers else "set HF_TOKEN"
         if code == "GatedRepo":
             return HubRefusedError(
-                "it is gated on the hub",
+                REFUSALS[0],
                 ", and ".join(filter(None, ["accept its license there", token])),
             )
         if code == _NO_REVISION:
@@ -303,7 +305,7 @@ class HubClient:
         if code == _NO_REPOSITORY or status in (401, 403, 404):
             detail = "" if code else f" (HTTP {status})"
             return HubRefusedError(
-                f"it is not on the hub, or it is private{detail}",
+                f"{REFUSALS[1]}, or it is private{detail}",
                 ", or ".join(filter(None, ["check its name", token])),
             )
         if status == 429:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speclaunch.engine import Checkpoint, UnknownFact
+from speclaunch.engine import REFUSALS, Checkpoint, UnknownFact
 from speclaunch.serving.doctor.facts import (
     CheckLine,
     CheckState,
@@ -16,7 +16,6 @@ from speclaunch.serving.doctor.facts import (
 )
 
 _SHOWN = 3
-_REFUSALS = ("it is gated", "it is not on the hub")
 
 
 def check_models(found: MachineFacts) -> Iterator[CheckLine]:
@@ -132,7 +131,7 @@ def _refused(text: str, model: LocalModel, hub: Hub) -> CheckLine | None:
     (facts/hub.py).
     """
     why, fix = "", "accept its license on the hub, then: hf auth login"
-    if model.unknown is not None and model.unknown.why.startswith(_REFUSALS):
+    if model.unknown is not None and model.unknown.why.startswith(REFUSALS):
         why, fix = model.unknown.why, model.unknown.help or fix
     elif model.checkpoint is not None and model.checkpoint.gated and hub.token is None:
         why = "it is gated on the hub, and no access token is set"
