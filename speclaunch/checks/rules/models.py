@@ -25,6 +25,7 @@ from speclaunch.engine import (
     NAME,
     Plan,
     UnknownValueError,
+    counted,
     method_of,
     own_path,
     speculation,
@@ -100,8 +101,8 @@ def mtp_weights_missing(plan: Plan) -> Iterator[Verdict]:
     if not target.mtp_layers or target.mtp_weights is not False:
         return
     yield Verdict(
-        f"the config declares {target.mtp_layers} multi-token-prediction layer"
-        f"{'s' * (target.mtp_layers != 1)}, but the weight index contains none",
+        f"the config declares {counted(target.mtp_layers, 'multi-token-prediction layer')}, but "
+        "the weight index contains none",
         at=("model_path", "speculative_algorithm"),
         why="the engine does not log missing weights: the draft's layer remains uninitialized "
         "and its tokens are rejected",

@@ -76,7 +76,7 @@ def partial_parameters(plan: Plan) -> Iterator[Verdict]:
     if speculation.adaptive_fills_parameters(plan) or speculation.draft_sets_parameters(plan):
         return
     yield Verdict(
-        f"{' and '.join(explicit)} need{'s' * (len(explicit) == 1)} speculative_num_steps",
+        f"speculative_num_steps is not set, unlike {' and '.join(explicit)}",
         at=tuple(explicit),
         why="without speculative_num_steps the engine chooses all three values, but stops with "
         "a bare AssertionError if another is set",
@@ -264,8 +264,7 @@ def without_algorithm(plan: Plan) -> Iterator[Verdict]:
     if idle:
         names = [setting.written for setting in idle]
         yield Verdict(
-            f"speculation is off: {', '.join(names)} need{'s' * (len(names) == 1)} "
-            "speculative_algorithm",
+            f"speculation is off: speculative_algorithm is not set, unlike {', '.join(names)}",
             at=tuple(setting.name for setting in idle),
             why="without speculative_algorithm the engine ignores them silently and generates "
             "one token at a time",
