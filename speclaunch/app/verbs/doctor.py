@@ -47,14 +47,14 @@ _MARKS = {
     CheckState.WARNING: ("!", "!", "bold yellow"),
     CheckState.ERROR: ("✗", "x", "bold red"),
 }
-"""By state: the mark, its ASCII substitute, and the color."""
+"""Mark, ASCII substitute and color of each state."""
 _STATES = {
     Severity.ERROR: CheckState.ERROR,
     Severity.WARNING: CheckState.WARNING,
     Severity.INFO: CheckState.NOTE,
 }
 _NARROWEST = 30
-"""Minimum width, in columns, of text next to a label; with less room, it is printed below."""
+"""Minimum columns for text next to its label; with fewer, it is printed below the label."""
 
 
 class DoctorReport(Struct, frozen=True):
@@ -240,7 +240,7 @@ def _can_say(letters: str, encoding: str) -> bool:
 
 
 def _safe(text: Text, encoding: str) -> Text:
-    """Replace control characters and characters that the encoding lacks; return the text.
+    """Replace control characters, and characters outside `encoding`; return the text.
 
     Process names can contain any character.
     """

@@ -1,4 +1,4 @@
-"""Fixes in `speclaunch lint`: `--fix`, `--unsafe-fixes`, `--diff`, and edits for formats."""
+"""Fixes in `speclaunch lint`: `--fix`, `--unsafe-fixes`, `--diff`, and edits in output formats."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from speclaunch.core import ExitCode, InputError, Problem, lazy, masked
 _SECRET = lazy(
     r"(?i)key|token|secret|passw|credential|auth|cookie|dsn|webhook|_pat|conn_?str|://|;"
 )
-"""Matches every text that contains a secret; other files are not searched for secrets."""
+"""Pattern that occurs in every file with a secret; other files are not searched for secrets."""
 
 
 class Fixes(Struct):

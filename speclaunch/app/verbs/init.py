@@ -295,7 +295,7 @@ def _require_sound(
 
 
 def _free(output: Path, *, overwrite: bool) -> Path:
-    """Return `output`. Raises InputError if it cannot be written, or exists."""
+    """Return `output`. Raises InputError if it cannot be written, or exists without `overwrite`."""
     if output.suffix != ".yaml":
         raise InputError(f"--output {output}: a recipe file must end in .yaml")
     if output.exists() and not output.is_file():
@@ -359,7 +359,7 @@ def ask(
 
 
 def _chosen(found: DraftListing) -> Way:
-    """Return the method that the user chooses from those that the version accepts."""
+    """Return the method that the user chooses. Raises NotWrittenError if none is supported."""
     show_drafts(err(), found)
     usable = [number for number, way in enumerate(found.ways, 1) if way.newest is not None]
     if not usable:

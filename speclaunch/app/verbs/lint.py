@@ -242,7 +242,7 @@ def _warn_of_distrust() -> None:
 
 
 def _asker(options: LintOptions) -> tuple[EngineQuerier | None, tuple[str, ...]]:
-    """Return the querier, None without an engine check, and its identity for the cache."""
+    """Return the querier (None without an engine check), and its identity for the cache."""
     mode = ask_mode(options.ask, SettingsFrom(options.config, not options.no_config))
     if mode is EngineCheckMode.AUTO and not has_judges():
         return None, ()
@@ -301,8 +301,8 @@ def output(
 ) -> LintOutput:
     """Return the requested output, with annotations on GitHub Actions unless `shown` is set.
 
-    Raises InputError for a file without a known format or an existing directory, for a path in
-    `linted`, and for a path that is named twice.
+    Raises InputError for an unknown format, a missing directory, a path in `linted`, and a path
+    that is named twice.
     """
     annotates = False
     if shown is None:

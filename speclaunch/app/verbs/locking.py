@@ -57,7 +57,7 @@ class LaunchLock:
             raise InputError("--verify needs --lock or --locked")
 
     def chosen(self, recipe: Recipe, overrides: Sequence[str]) -> Recipe:
-        """Return the recipe to start; with `--locked`, its lock. Raises InputError."""
+        """Return the recipe to start; with `--locked`, its lock as a recipe. Raises InputError."""
         if self._options.lock:
             self.request = lock_request(recipe, overrides, verify=self._options.verify)
             return recipe

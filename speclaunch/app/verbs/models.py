@@ -55,7 +55,7 @@ def _plain(fact_value: object) -> Text:
 
 
 def show_stored(console: Console, found: Iterable[tuple[str, CheckpointFile | str]]) -> None:
-    """Print a table of facts files, with the reason for each unreadable file."""
+    """Print a table of facts files, with the error for each unreadable file."""
     table = plain_table(("model", "read", "revision", "source"))
     for name, file in found:
         if isinstance(file, str):
@@ -178,7 +178,7 @@ _ODD = ("wrong shape", "not read")
 
 
 def show_inspection(console: Console, found: Inspection) -> None:
-    """Print the checkpoint's use, its tensors (if many, only suspicious ones), and findings."""
+    """Print the checkpoint's role, its tensors (only suspicious ones if many), and findings."""
     console.print(Text.assemble((found.checkpoint.name, "bold"), " ", _about(found)))
     names = list(found.headers)
     if len(names) > _MOST_ROWS:
@@ -247,7 +247,7 @@ def inspection_json(found: Inspection) -> dict[str, Any]:
 
 
 class NoFactsError(SpeclaunchError):
-    """Error if no `.speclaunch/models` directory has facts (exit code 3)."""
+    """Error if no `.speclaunch/models` directory contains facts (exit code 3)."""
 
     exit_code = ExitCode.NOTHING
 

@@ -173,7 +173,7 @@ def verdict(found: ContractDocument) -> str:
 
 
 def notes(row: FieldRow) -> Iterator[str]:
-    """Yield what SGLang documents of a field's difference, and the field's known bugs."""
+    """Yield what SGLang documents about a field's difference, and the field's known bugs."""
     if row.documented:
         yield f"documented: {row.documented}"
     if row.advisories:
@@ -282,7 +282,7 @@ def prove_requests(options: ProveOptions, ours: LaunchedSide, plain: LaunchedSid
 
 
 def _proof(task: Task, stored: StoredProof) -> Proof:
-    """Query the missing answers and return the proof.
+    """Request the missing answers and return the proof.
 
     The answers of the speculative server are saved as they arrive.
     """
@@ -315,7 +315,7 @@ def _questions(options: ProveOptions, lengths: Sequence[int]) -> list[ProofPromp
 
 
 def _lengthened(texts: Sequence[str], index: int, words: int) -> str:
-    """Return prompt `index`, preceded by others so that it has at least `words` words."""
+    """Return prompt `index`, preceded by other prompts to reach at least `words` words."""
     parts = [texts[index]]
     while sum(len(part.split()) for part in parts) < words:
         parts.insert(0, texts[(index + len(parts)) % len(texts)])
@@ -334,7 +334,7 @@ class Served(Struct, frozen=True):
 
     @contextmanager
     def queried(self, requests: int) -> Iterator[Callable[[int], ProofServer]]:
-        """Yield a function that returns a server for a concurrency; report progress.
+        """Yield a function that returns a server for a concurrency level; report progress.
 
         `requests`: expected total over all servers. Raises LaunchError if the engine does not
         answer.
@@ -506,7 +506,7 @@ class Task(Struct, frozen=True):
 
 
 def ask_ours(task: Task, engines: Engines, stored: StoredProof, say: Say) -> None:
-    """Query and save the missing answers of the speculative server. Raises LaunchError."""
+    """Request and save the missing answers of the speculative server. Raises LaunchError."""
     if task.is_complete(stored.progress):
         return
     due = [level for level in task.levels if level not in stored.progress.greedy]
@@ -529,7 +529,7 @@ def ask_ours(task: Task, engines: Engines, stored: StoredProof, say: Say) -> Non
 
 
 def check_answers(task: Task, engines: Engines, stored_answers: StoredAnswers, dtype: str) -> Proof:
-    """Check the answers against the plain server. Raises LaunchError."""
+    """Check the answers against the plain server; return the proof. Raises LaunchError."""
     greedy = {level: stored_answers.greedy[level] for level in task.levels}
     with engines.serving(task.plain) as served, served.queried(task.of_plain) as server:
         plain = reference(server, task.questions, max(task.levels), dtype)

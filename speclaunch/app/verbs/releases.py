@@ -204,7 +204,7 @@ def _searched(
 
 
 def _release(option: str, text: str) -> str:
-    """Return the release that an option names. Raises InputError if it is not known exactly."""
+    """Return the release that an option names. Raises InputError for an unknown release."""
     found = engine_release(option, text)
     if found.note:
         why, _, _ = found.note.partition(";")
@@ -291,7 +291,7 @@ def _show_runs(paper: LineWriter, runs: Sequence[RunRecord]) -> None:
 
 
 def show_upgrades(console: Console, document: UpgradeDocument) -> None:
-    """Print one line for each deployment with its first reasons, and verdict counts."""
+    """Print a line for each deployment, with its first reasons, then the verdict counts."""
     paper = LineWriter(console)
     rows = [[TableCell(head, "dim") for head in ("deployment", "from", "verdict", "why")]]
     for record in document.deployments:
@@ -357,7 +357,7 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
 def _upgrades(
     words: Sequence[str], settings: UpgradeSettings
 ) -> tuple[bool, list[DeploymentUpgrade]]:
-    """Return True if one recipe or file is named, and the upgrades. Raises SpeclaunchError."""
+    """Return a flag, True for a single recipe or file, and the upgrades. Raises SpeclaunchError."""
     if _is_recipe(words):
         return True, recipe_upgrades(words, settings)
     for word in words:
@@ -375,7 +375,7 @@ def _upgrades(
 
 
 def _is_recipe(words: Sequence[str]) -> bool:
-    """True if the words name a recipe, not other files or directories."""
+    """True if `words` name a recipe, not other files or directories."""
     if any(word.startswith("recipe=") for word in words):
         return True
     path = Path(words[0])
@@ -428,7 +428,7 @@ def _write(
     """Migrate the recipe's file, and its lock if it has one. `python`: interpreter of the new
     version.
 
-    Raises InputError, LaunchError and OutputRefusedError; then no file is changed.
+    Raises InputError, LaunchError and OutputRefusedError without changing any file.
     """
     name, overrides = split_recipe(options.words)
     path = find_recipe(name, settings.config_dirs)

@@ -110,7 +110,7 @@ _MOST_LENGTH = 1024
 
 
 def _require_image(text: str, assembled: Assembled, *, force: bool) -> None:
-    """Raise PreflightError if an image does not have the rendered version, unless `force`."""
+    """Raise PreflightError if an image does not contain the rendered version, unless `force`."""
     found: dict[str, Problem] = {}
     for role, prepared in zip(assembled.rendering.roles, assembled.prepared, strict=True):
         image, version = role.image, prepared.catalogue.version

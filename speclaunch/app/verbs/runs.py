@@ -238,7 +238,7 @@ def _words(value: object) -> list[str]:
 
 
 def _local(stamp: object) -> str:
-    """Return the time `2026-11-21T10:04:00.123Z` as `2026-11-21 10:04:00`; empty for None."""
+    """Return `2026-11-21T10:04:00.123Z` as `2026-11-21 10:04:00` (UTC); empty for None."""
     return str(stamp)[:19].replace("T", " ") if stamp else ""
 
 

@@ -124,8 +124,8 @@ class TuningTask(Struct, frozen=True):
     space: tuple[DraftSetting, ...]
     own: DraftSetting | None
     published: DraftSetting | None
-    """Setting from published evidence, which the best setting must beat; None if not in the search
-    space.
+    """Setting from published evidence, or None if it is outside the search space. The best setting
+    must beat it.
     """
     aim: TuningObjective
     protocol: Protocol

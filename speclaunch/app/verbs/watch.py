@@ -72,7 +72,7 @@ def watch_view(records: Sequence[WatchedEngine], width: int, height: int | None)
 
 
 def _rows(records: Sequence[WatchedEngine], width: int, *, has_ranks: bool) -> list[Text]:
-    """Return the table's lines, without rich's tables, which would use 1 % of a core."""
+    """Return the table's lines, built without rich, whose tables would use 1% of a core."""
     columns = _WIDE_COLUMNS if width >= _WIDE else _NARROW_COLUMNS
     rows: list[tuple[tuple[str, str], str, dict[str, str], str]] = []
     for record in records:
@@ -136,7 +136,7 @@ def _text(value: float | None, form: str) -> str:
 
 
 def _below(record: WatchedEngine, *, is_only: bool) -> Iterator[Text]:
-    """Yield the lines below the table: problems first."""
+    """Yield the lines below the table, problems first."""
     name = "" if is_only else f"{record.name}: "
     for problem in record.problems:
         yield Text.assemble(("✗ ", "red"), f"{name}{problem.text}")
