@@ -1,4 +1,4 @@
-"""Engine messages that rules predict, and the rule that predicts a message."""
+"""Engine messages that rules predict, and a lookup of the rule for a message."""
 
 from __future__ import annotations
 
@@ -201,11 +201,11 @@ ENGINE_MESSAGES: Mapping[str, tuple[str, ...]] = {
     "SPL824": ("PD with different TP sizes per DP rank",),
     "SPL825": ("Decode pp size ({}) should be equal to prefill pp size",),
 }
-"""Beginnings of the engine messages that each rule predicts; `{}` is the variable part."""
+"""Prefixes of the engine messages that each rule predicts, by rule code; `{}` is variable."""
 
 
 def rule_of(message: str) -> Rule | None:
-    """Return the rule that predicts the engine's refusal; None for other messages.
+    """Return the rule that predicts an engine message; None if no rule predicts it.
 
     The longest match wins: `UNO requires FA3` is more specific than `UNO `.
     """
@@ -218,7 +218,7 @@ def rule_of(message: str) -> Rule | None:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], tuple[tuple[re.Pattern[str], Rule], ...]]:
-    """Return one pattern for all beginnings, and a pattern with its rule for each."""
+    """Return one pattern for all message prefixes, and a pattern and rule for each."""
     each = [
         (beginning(text), rule) for rule in RULES for text in ENGINE_MESSAGES.get(rule.code, ())
     ]

@@ -21,12 +21,12 @@ from speclaunch.core import mapping, size
 from speclaunch.engine import Checkpoint, within
 
 _EAGLE_LOADERS_LAYERS = ">=0.5.12"
-"""Releases in which an EAGLE-3 draft may have several layers; `midlayer` is the first layer's old
-name. The draft may read more or fewer than 3 hidden states, each with its own norm (0.5.12
-models/llama_eagle3.py)."""
+"""Releases in which an EAGLE-3 draft may have several layers, and may read any number of hidden
+states, each with its own norm (0.5.12 models/llama_eagle3.py). They also accept the first layer's
+old name, `midlayer`."""
 _MODEL_PREFIX = ">=0.4.9"
-"""Releases in which `model.` in front of a name is optional, and `fc` has a bias only if the config
-declares it (0.4.9 models/llama_eagle3.py)."""
+"""Releases in which the prefix `model.` of a tensor name is optional, and `fc` has a bias only if
+the config declares it (0.4.9 models/llama_eagle3.py)."""
 _TARGETS_HEAD = ">=0.5.2"
 """Releases in which a draft without `draft_vocab_size` uses the target's output layer."""
 _ONE_NORM = ">=0.5.17"
@@ -37,11 +37,11 @@ _LEGACY = {
     "aux_norm_high": "fc_norm.2",
 }
 _SKIPPED = ("rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached", "projector")
-"""Parts of names that `load_weights` of models/llama.py and similar classes skip."""
+"""Substrings of tensor names that `load_weights` of models/llama.py and similar classes skips."""
 
 
 def eagle3(draft: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `LlamaForCausalLMEagle3`; None if the config lacks a size."""
+    """Return the loader of `LlamaForCausalLMEagle3`; None if the config is incomplete."""
     sizes = dimensions(draft)
     if sizes is None:
         return None
@@ -121,7 +121,7 @@ def _eagle3_place(version: str, *, tied: bool) -> Callable[[str], str | None]:
 def eagle(draft: Checkpoint, version: str) -> Loader | None:
     """Return the loader of `LlamaForCausalLMEagle` or `Qwen2ForCausalLMEagle`.
 
-    None if the config lacks a size.
+    None if the config is incomplete.
     """
     del version  # the same in all releases
     sizes = dimensions(draft)
@@ -158,8 +158,8 @@ def eagle(draft: Checkpoint, version: str) -> Loader | None:
 
 
 def complete_model(checkpoint: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of a dense Llama, Mistral, Qwen2 or Qwen3 model; None if the config lacks a
-    size."""
+    """Return the loader of a dense Llama, Mistral, Qwen2 or Qwen3 model; None if the config is
+    incomplete."""
     del version
     sizes = dimensions(checkpoint)
     if sizes is None:
@@ -206,11 +206,12 @@ _ALIASES = {
     "encoder.output_norm_enc.weight": "hidden_norm.weight",
 }
 _HEADS = ("prefix_gru.", "embed_proj.", "attention_conv.", "mlp_conv.", "embed_tokens.", "lm_head.")
-"""Parts of the names of tensors that only some variants have (Domino, Nemotron); not checked."""
+"""Substrings of the names of tensors that only some variants (Domino, Nemotron) have. These
+tensors are not checked."""
 
 
 def dflash(draft: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `DFlashDraftModel`; None if the config lacks a size."""
+    """Return the loader of `DFlashDraftModel`; None if the config is incomplete."""
     del version
     sizes = dimensions(draft)
     if sizes is None or not sizes.layers:
@@ -242,9 +243,9 @@ def dflash(draft: Checkpoint, version: str) -> Loader | None:
 
 
 def mask_token(draft: Checkpoint) -> int | None:
-    """Return the mask token, a placeholder for tokens to draft; None if the config has none.
+    """Return the ID of the mask token, a placeholder for tokens to draft; None if it is not set.
 
-    It is `mask_token_id` in `dflash_config`, else outside it (parse_dflash_draft_config).
+    `mask_token_id` in `dflash_config` overrides the config's own (parse_dflash_draft_config).
     """
     inner = mapping(draft.config.get("dflash_config")).get("mask_token_id")
     return (
@@ -257,14 +258,14 @@ def mask_token(draft: Checkpoint) -> int | None:
 _OF_BOTH = ("model.embed_tokens.weight", "lm_head.weight")
 """Tensors that target and draft share."""
 _COPIES = ("shared_head.head", "embed_tokens", "rotary")
-"""Parts of names of tensors in the draft layer that the engine's loader skips."""
+"""Substrings of the names of draft-layer tensors that the engine's loader skips."""
 _MOST_EXPERTS = 4096
 """Maximum number of experts; a config with more is not evaluated."""
 
 
 def glm4_moe(target: Checkpoint, version: str) -> Loader | None:
     """Return the loader of `Glm4MoeForCausalLMNextN`, the layer after the target's last; None if
-    the config lacks a size."""
+    the config is incomplete."""
     del version
     sizes = dimensions(target)
     if sizes is None:
@@ -283,7 +284,7 @@ def glm4_moe(target: Checkpoint, version: str) -> Loader | None:
 def deepseek(target: Checkpoint, version: str) -> Loader | None:
     """Return the loader of `DeepseekV3ForCausalLMNextN`, the layer after the target's last.
 
-    Its attention is latent. None if the config lacks a size.
+    The layer has latent attention. None if the config is incomplete.
     """
     del version
     sizes = dimensions(target)
@@ -320,13 +321,13 @@ def _nextn(sizes: Dimensions, own: dict[str, ExpectedTensor], name: str, source:
 
 
 def _of_target(name: str, layers: int) -> bool:
-    """True if a tensor is the target's: in one of its layers, or in no layer."""
+    """True if a tensor belongs to one of the target's layers, or to no layer."""
     layer = re.match(r"model\.layers\.([0-9]{1,6})\.", name)
     return int(layer[1]) < layers if layer else not re.search(r"mtp|nextn|layers?\.", name)
 
 
 def _shared(sizes: Dimensions) -> dict[str, ExpectedTensor]:
-    """Return the tensors that the draft shares, in the shapes that the target loads."""
+    """Return the expected tensors that target and draft share, by name."""
     found = {
         "model.embed_tokens.weight": ExpectedTensor((sizes.vocabulary, sizes.hidden), needed=False)
     }
@@ -359,7 +360,7 @@ def _experts(
 
 def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] | None:
     """Return the tensors of latent attention (models/deepseek_v2.py DeepseekV2AttentionMLA); None
-    if the config lacks a size."""
+    if the config is incomplete."""
     config = target.config
     keys = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     numbers = known(*(size(config.get(key)) for key in keys))
@@ -385,7 +386,7 @@ def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] 
 
 
 def mimo(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `MiMoMTP` (`model.mtp_layers.0.`); None if the config lacks a size.
+    """Return the loader of `MiMoMTP` (`model.mtp_layers.0.`); None if the config is incomplete.
 
     The layer is a Qwen2 block between two norms and a projection.
     """
@@ -407,7 +408,7 @@ def mimo(target: Checkpoint, version: str) -> Loader | None:
 
 
 def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `Qwen3NextForCausalLMMTP` (`mtp.`); None if the config lacks a size."""
+    """Return the loader of `Qwen3NextForCausalLMMTP` (`mtp.`); None if the config is incomplete."""
     del version
     sizes = dimensions(target)
     config = target.config
@@ -447,8 +448,7 @@ def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
 
 
 def _mtp_place(mark: str) -> Callable[[str], str | None]:
-    """Return a `place` function that keeps names with `mark` and shared tensors, and drops all
-    others."""
+    """Return a `place` function that keeps only shared tensors and names with `mark`."""
 
     def place(name: str) -> str | None:
         return name if mark in name or name in _OF_BOTH else None

@@ -1,4 +1,4 @@
-"""Rules about targets: whether they can speculate, and whether the engine loads both models."""
+"""Rules about models: whether the target can speculate, and whether the engine can load them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NAME = "speculative_eagle_topk"
 
 @rule("SPL243")
 def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
-    """Report DeepSeek-V4 with any speculation except DSPARK and EAGLE at topk 1."""
+    """Report DeepSeek-V4 with speculation other than DSPARK or EAGLE with topk 1."""
     target = plan.facts.target
     written = plan.user_value("speculative_algorithm")
     if target is None or target.architecture not in _ARCHITECTURES or written is None:
@@ -121,7 +121,7 @@ _ONE_LAYER = (
 
 @rule("SPL413")
 def mtp_layers_missing(plan: Plan) -> Iterator[Verdict]:
-    """Report a target whose config has no multi-token-prediction layer to draft with."""
+    """Report a target whose config declares no or several multi-token-prediction layers."""
     target = plan.facts.target
     if own_path(plan) is not None or target is None:
         return
@@ -165,16 +165,17 @@ _BEHIND_THE_LAST: tuple[tuple[tuple[str, ...], str], ...] = (
     (_GPT_OSS, ">=0.5.17"),
     (("MiniMaxM3Sparse",), ">=0.5.23"),
 )
-"""Classes that also capture the last layer's output (0.5.12 models/gemma3_causal.py:662, 0.5.17
-models/gpt_oss.py:736, 0.5.23 models/minimax_m3.py:1962)."""
+"""Prefixes of the classes that also capture the last layer's output, with their releases (0.5.12
+models/gemma3_causal.py:662, 0.5.17 models/gpt_oss.py:736, 0.5.23 models/minimax_m3.py:1962)."""
 _FROM_THE_FIRST = ("Deepseek", "KimiK25", "MistralLarge3", "Glm4MoeLite", "GlmMoeDsa")
-"""Classes that use the draft's layer numbers unchanged, unless the first is 1 (deepseek_v2.py)."""
+"""Prefixes of the classes that use the draft's layer numbers unchanged, unless the first number is
+1 (deepseek_v2.py)."""
 _EAGLE3_CAPTURED_LAYERS_SINCE = ">=0.5.13"
 
 
 @rule("SPL416")
 def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
-    """Report an EAGLE-3 draft that reads layers the target lacks."""
+    """Report an EAGLE-3 draft that reads layers that the target does not capture."""
     both = pair(plan)
     if both is None:
         return
@@ -205,8 +206,8 @@ def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
 def _last_captured(plan: Plan, model: str | None, layers: int, named: Sequence[int]) -> int:
     """Return the last layer (counted from 0) whose output a target's model class captures.
 
-    The output of layer i is captured at the start of layer i + 1, so the last layer's is not
-    captured. Raises UnknownValueError if the result depends on an unknown architecture.
+    The output of layer i is captured at the start of layer i + 1, so most classes do not capture
+    the last layer's. Raises UnknownValueError if the result depends on an unknown architecture.
     """
     strict, behind = layers - 2, layers - 1
     if model is None:
@@ -312,7 +313,7 @@ def multi_layer_target(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL423")
 def cpu_offload(plan: Plan) -> Iterator[Verdict]:
-    """Report weights offloaded to the CPU while a draft speculates."""
+    """Report speculation with weights offloaded to the CPU."""
     size = plan.value("cpu_offload_gb")
     if not size:
         return
@@ -331,7 +332,7 @@ _TOPK = "speculative_eagle_topk"
 
 @rule("SPL426")
 def multi_layer_tree(plan: Plan) -> Iterator[Verdict]:
-    """Report multi-layer EAGLE with a tree, or with more tokens than its chain has."""
+    """Report multi-layer EAGLE if the draft token count is not steps + 1."""
     if not plan.value("enable_multi_layer_eagle"):
         return
     tokens, steps = number(plan, _TOKENS), number(plan, "speculative_num_steps")
@@ -433,7 +434,7 @@ def unknown_class(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL430")
 def unnamed_class(plan: Plan) -> Iterator[Verdict]:
-    """Report a config.json that does not name the model's class."""
+    """Report a draft whose config.json does not name its class."""
     draft = plan.facts.draft
     if own_path(plan) is None or draft is None or draft.architectures:
         return
@@ -477,7 +478,7 @@ def activation(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL432")
 def rope_type(plan: Plan) -> Iterator[Verdict]:
-    """Report a model of the Llama family with a position scaling that the engine lacks."""
+    """Report a model of the Llama family with a RoPE scaling type that the engine lacks."""
     for name, checkpoint in llama_like(plan):
         scaling = mapping(checkpoint.config.get("rope_scaling"))
         if not scaling and plan.in_versions(_NEW_KEY):

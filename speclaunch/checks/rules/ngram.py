@@ -29,7 +29,7 @@ def ngram_device(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL502")
 def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
-    """Report an NGRAM tree with a page size above 1, without flashinfer."""
+    """Report an NGRAM tree with a page size above 1, unless flashinfer runs it."""
     if plan.user_value("device") == "cpu" and plan.in_versions("<0.5.16"):
         return  # reported by SPL501: the engine checks the device first
     breadth = number(plan, "speculative_ngram_max_bfs_breadth")
@@ -52,7 +52,7 @@ def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
 
 
 def _backend(plan: Plan) -> str:
-    """Return the backend that the engine checks; a description if it is unset or a CPU's."""
+    """Return the attention backend's name, or a phrase for an omitted one or a CPU's."""
     if plan.user_value("attention_backend") is not None:
         return str(plan.value("attention_backend"))
     if plan.in_versions("<0.5.4"):  # the engine checks before it chooses a backend
@@ -72,7 +72,7 @@ _MOST = "speculative_ngram_external_corpus_max_tokens"
 
 @rule("SPL503")
 def ngram_external_corpus(plan: Plan) -> Iterator[Verdict]:
-    """Report an external corpus without a valid share of the draft."""
+    """Report an external corpus with an invalid draft budget or token limit."""
     if plan.user_value(_PATH) is None:
         return
     budget, most = number(plan, _BUDGET) or 0, number(plan, _MOST) or 0
@@ -115,7 +115,7 @@ _BRANCH = "speculative_ngram_branch_length"
 
 @rule("SPL504")
 def ngram_limits(plan: Plan) -> Iterator[Verdict]:
-    """Report a limit that the NGRAM trie's code refuses."""
+    """Report NGRAM arguments that the engine accepts but its trie refuses."""
     for holds, message, names in _conditions(plan):
         explicit = [name for name in names if plan.is_set(name)]
         if not holds:
@@ -280,7 +280,7 @@ def uno_width(plan: Plan) -> Iterator[Verdict]:
 
 
 def _line(tokens: int, topk: int) -> str | None:
-    """Return the error in a draft width that both chains and trees exclude; None if valid."""
+    """Return the error if the token count or topk is below 1, else None."""
     if tokens < 1:
         return f"needs a positive {_TOKENS}"
     if topk < 1:

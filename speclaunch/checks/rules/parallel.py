@@ -65,7 +65,7 @@ _VARIABLE = "SGLANG_ENABLE_PP_SPEC"
 
 @rule("SPL221")
 def pipeline_parallel_speculation(plan: Plan) -> Iterator[Verdict]:
-    """Report speculation in pipeline stages if this version rejects it."""
+    """Report speculation with pipeline parallelism if this version rejects it."""
     stages = number(plan, "pp_size") or 1
     if stages <= 1 or plan.algorithm is None or plan.algorithm in _OWN_RULES:
         return
@@ -260,7 +260,7 @@ def dp_attention_sizes(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL258")
 def requests_per_rank(plan: Plan) -> Iterator[Verdict]:
-    """Report fewer requests than DP attention ranks."""
+    """Report a request limit below the number of DP attention ranks."""
     limit = plan.user_value("max_running_requests")
     ranks = attention_ranks(plan)
     if limit is not None and limit < ranks:
@@ -285,13 +285,13 @@ _CHOSEN_BY = {
     "enable_prefill_context_parallel": ">=0.5.13",
     "enable_prefill_cp": "",
 }
-"""Switches with which the engine sets `attn_cp_size` itself, for DeepSeek's models (0.5.9
-server_args.py:1216, 0.5.13 :1907 and :1992, 0.5.14 :3585 and :3670)."""
+"""Switches with which the engine sets `attn_cp_size` itself for DeepSeek's models, and the releases
+in which they do (0.5.9 server_args.py:1216, 0.5.13 :1907 and :1992, 0.5.14 :3585 and :3670)."""
 
 
 @rule("SPL265")
 def context_parallel_sizes(plan: Plan) -> Iterator[Verdict]:
-    """Report context-parallel or MoE data-parallel ranks that do not divide the available ranks."""
+    """Report context-parallel or MoE data-parallel sizes that do not divide `tp_size`."""
     ranks = number(plan, "tp_size") or 1
     context, moe = number(plan, _CONTEXT) or 1, number(plan, _MOE) or 1
     if context > 1 and not _is_chosen(plan):
@@ -325,7 +325,7 @@ def context_parallel_sizes(plan: Plan) -> Iterator[Verdict]:
 
 
 def _moe_conflicts(plan: Plan, ranks: int, context: int, moe: int) -> Iterator[Verdict]:
-    """Report expert-parallel or context-parallel ranks that conflict with MoE data parallelism."""
+    """Report expert-parallel or context-parallel sizes that conflict with `moe_dp_size`."""
     experts = int(plan.value("ep_size"))
     own = plan.value("moe_a2a_backend") == "none"  # another backend sets ep_size to tp_size
     if own and experts > 1 and experts * moe != ranks:
@@ -348,7 +348,7 @@ def _moe_conflicts(plan: Plan, ranks: int, context: int, moe: int) -> Iterator[V
 def _is_chosen(plan: Plan) -> bool:
     """True if the engine may set `attn_cp_size` itself.
 
-    It does not for a target known to lack latent attention, unless it is DeepSeek V4.
+    It does not if the target is known to lack latent attention and is not DeepSeek V4.
     """
     if not any(plan.value(name) and plan.in_versions(since) for name, since in _CHOSEN_BY.items()):
         return False
@@ -366,7 +366,7 @@ def _undivided(
 ) -> Iterator[Verdict]:
     """Yield a verdict for each model size that does not divide evenly among the ranks.
 
-    `what` is a function of `engine/plan/division.py`; `instead` is the remedy if no smaller
+    `what` names a function of `engine/plan/division.py`; `instead` is the remedy if no smaller
     `tp_size` helps.
     """
     if gpu_ranks(plan).tensor < 2:  # same either way: division.py checks it again

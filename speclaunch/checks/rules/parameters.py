@@ -194,7 +194,7 @@ def tree_capacity_check(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL107")
 def nonpositive_parameter(plan: Plan) -> Iterator[Verdict]:
-    """Report steps, branches or tokens that are not positive."""
+    """Report a step, topk or draft token count below 1."""
     steps = number(plan, "speculative_num_steps")
     topk = number(plan, "speculative_eagle_topk")
     tokens = number(plan, "speculative_num_draft_tokens")
@@ -248,7 +248,8 @@ def accept_threshold(plan: Plan) -> Iterator[Verdict]:
 
 
 _CAPTURE = "enable_return_aux_hidden_states"
-"""Switch that captures hidden states in the format that `speculative_algorithm` names (0.5.23)."""
+"""Switch that turns speculation off; `speculative_algorithm` then only selects the hidden states to
+capture (0.5.23)."""
 
 
 @rule("SPL120")
@@ -318,7 +319,7 @@ _TOPK = "speculative_eagle_topk"
 _TOKENS = "speculative_num_draft_tokens"
 _RING = "linear_replayssm_cache_len"
 _ADAPTIVE_TOKENS = 8
-"""One more than the maximum number of steps of adaptive speculation in 0.5.16."""
+"""Maximum draft token count of adaptive speculation in 0.5.16: its maximum step count plus 1."""
 
 
 @rule("SPL124")
@@ -360,7 +361,7 @@ def _ring(plan: Plan) -> Iterator[Verdict]:
 
 
 def _most_tokens(plan: Plan) -> int:
-    """Return the maximum token count of a verification; 0 without speculation."""
+    """Return the maximum number of tokens per verification; 0 without speculation."""
     tokens = plan.value(_TOKENS)
     if tokens is None:
         return 0

@@ -70,7 +70,7 @@ def sizing_arguments(plan: Plan) -> tuple[str, ...]:
 
 _MAXIMUM = "cuda_graph_max_bs_decode"
 _FEW = 4
-"""Graphs for fewer than 1/4 of the running requests are probably unintended."""
+"""Divisor of the running requests: covering fewer than a quarter of them is probably unintended."""
 
 
 @rule("SPL701")
@@ -106,7 +106,7 @@ _RUNNING = "max_running_requests"
 
 @rule("SPL702")
 def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
-    """Report graph sizes beyond the running requests, which are not captured."""
+    """Report graph sizes that are not captured because they exceed the running requests."""
     sizing = sizing_arguments(plan)
     if not sizing or decodes_without_graphs(plan):
         return
@@ -175,7 +175,7 @@ _SWITCH = "disable_cuda_graph_padding"
 
 @rule("SPL704")
 def padding_switch(plan: Plan) -> Iterator[Verdict]:
-    """Report disabled graph padding, which adds no graphs when speculating."""
+    """Report `disable_cuda_graph_padding`, which adds no graph sizes for speculation."""
     if not plan.value(_SWITCH) or plan.is_set("cuda_graph_bs_decode"):
         return
     yield Verdict(
