@@ -1,6 +1,6 @@
 """The command line: verbs, options, and output in every form.
 
-Other libraries import only these names. See README.md.
+Other libraries import only the names below. See README.md.
 """
 
 from speclaunch.core import front_door

@@ -1,6 +1,6 @@
 """Rules, lint, edits and their proofs, the engine check, editors.
 
-Other libraries import only these names. See README.md.
+Other libraries import only the names below. See README.md.
 """
 
 from speclaunch.core import front_door

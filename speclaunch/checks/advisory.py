@@ -2,7 +2,7 @@
 
 Each advisory is in `advisories/ID.yaml`. `tools/advisories.py build` collects them in
 `data/advisories.json` for fast loading. An advisory is a rule: lint, plan, doctor, launch and the
-language server report it, and ignore comments and baselines accept its ID.
+language server report it. Its ID is valid in ignore comments and baselines.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         """Severity by evidence and symptom.
 
         Error: the engine certainly does not start. Warning: hang, crash, wrong output, or proven
-        low acceptance. Info: everything else, including single reports and bugs of only certain
-        requests or deployments.
+        low acceptance. Info: everything else, including single reports and bugs that affect only
+        certain requests or deployments.
         """
         proven = self.confidence in _PROVEN
         if self.requests or not self.certain or self.confidence is Confidence.ONE_REPORT:
@@ -144,8 +144,8 @@ _SERIOUS = (Symptom.HANG, Symptom.CRASH, Symptom.REFUSAL, Symptom.WRONG_OUTPUT)
 
 
 def _fix(advisory: Advisory) -> Fix | None:
-    """Return the remedy as a fix; None if there is none. The fix of an info advisory has no edits,
-    because they would affect all requests."""
+    """Return the remedy as a fix, or None without a remedy. The fix of an info advisory has no
+    edits, because they would affect all requests."""
     workaround = advisory.workaround
     if workaround is None or advisory.severity is Severity.INFO:
         return Fix(advisory.remedy) if advisory.remedy else None
@@ -251,6 +251,6 @@ def advisory_rules() -> tuple[Rule, ...]:
 
 
 def advisory_of(code: str) -> Advisory | None:
-    """Return the advisory with an ID or name, ignoring case; None if there is none."""
+    """Return the advisory with this ID or name, ignoring case; None if there is none."""
     normalized = code.strip().lower()
     return next((a for a in all_advisories() if normalized in (a.id.lower(), a.name)), None)

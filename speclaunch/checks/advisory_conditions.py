@@ -1,7 +1,7 @@
 """Conditions of advisories, evaluated on plans.
 
 Conditions are evaluated on effective values. The result is unknown if it depends on a missing fact,
-unless another part excludes the deployment.
+unless another part of the condition excludes the deployment.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Read and write recipes and server commands, with the place of every value.
 
-Other libraries import only these names. See README.md.
+Other libraries import only the names below. See README.md.
 """
 
 from speclaunch.core import front_door

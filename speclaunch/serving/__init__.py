@@ -1,6 +1,6 @@
 """Launch, supervision, recovery and diagnosis of engines; machine checks; the CPU engine.
 
-Other libraries import only these names. See README.md.
+Other libraries import only the names below. See README.md.
 """
 
 from speclaunch.core import front_door

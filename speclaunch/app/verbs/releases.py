@@ -425,8 +425,7 @@ def _write(
     upgrade: DeploymentUpgrade,
     python: str | None = None,
 ) -> None:
-    """Migrate the recipe's file, and its lock if it has one. `python`: interpreter of the new
-    version.
+    """Migrate the recipe's file and its lock, if any. `python`: interpreter of the new version.
 
     Raises InputError, LaunchError and OutputRefusedError without changing any file.
     """

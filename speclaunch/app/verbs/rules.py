@@ -38,7 +38,7 @@ def _severities(rule: Rule) -> str:
 
 
 def versions_of(rule: Rule) -> str:
-    """Return the engine versions of a rule, lower bounds first, as specifier sets are unordered."""
+    """Return the engine versions of a rule, lower bounds first."""
     parts = [part for part in rule.versions.split(",") if part]
     return ", ".join(sorted(parts, key=lambda part: (part[0] != ">", part)))
 

@@ -72,7 +72,7 @@ def watch_view(records: Sequence[WatchedEngine], width: int, height: int | None)
 
 
 def _rows(records: Sequence[WatchedEngine], width: int, *, has_ranks: bool) -> list[Text]:
-    """Return the table's lines, built without rich, whose tables would use 1% of a core."""
+    """Return the table's lines, made without rich, which would use 1% of a core."""
     columns = _WIDE_COLUMNS if width >= _WIDE else _NARROW_COLUMNS
     rows: list[tuple[tuple[str, str], str, dict[str, str], str]] = []
     for record in records:

@@ -298,7 +298,7 @@ def data_of(text: str) -> Any:
 def composed(text: str, shown: str, path: Path, config_dirs: Sequence[Path] = ()) -> Composition:
     """Return a recipe composed from unsaved text. Raises InputError.
 
-    Hydra only reads files, so the text is written to a temporary directory.
+    Hydra reads only files, so the text is written to a temporary directory.
     """
     here = path.resolve()
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as directory:
@@ -448,11 +448,11 @@ class OutputCheck(Struct, frozen=True):
     """Findings in a text that is about to be written; its errors are reasons not to write it."""
 
     errors: tuple[Finding, ...] = ()
-    """Errors of the text that its source lacks."""
+    """Errors in the text but not in its source."""
     inherited: tuple[Finding, ...] = ()
-    """Errors of both the text and its source."""
+    """Errors in both the text and its source."""
     warnings: tuple[Finding, ...] = ()
-    """Warnings of the text that its source lacks."""
+    """Warnings in the text but not in its source."""
     inherited_warnings: tuple[Finding, ...] = ()
 
 
@@ -524,7 +524,7 @@ def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def against(before: CheckedText | None, after: CheckedText) -> OutputCheck:
-    """Return the errors and warnings of `after`; `before` is its source (None: it has none)."""
+    """Return the new and inherited errors and warnings of `after`. `before`: its source, if any."""
     known: Counter[tuple[str, Severity, int]] = Counter()
     if before is not None:
         known.update(key for finding in before.findings for key in before.keys(finding))

@@ -1,7 +1,7 @@
 """Fixes as edits of a server command in a script, manifest or document.
 
 The syntax around the arguments (shell, block list, flow list) determines the alternative edits,
-best first. The round-trip check (`round_trip.py`) rejects wrong texts before a file is written.
+best first. The round-trip check (`round_trip.py`) rejects incorrect edits before a file is written.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _indent(text: SourceLines, place: Place) -> str:
 
 
 def _joined(groups: Sequence[Sequence[str]], words: Sequence[Word]) -> list[list[str]]:
-    """Return the groups, joined as `--flag=value` if most other arguments use it."""
+    """Return the groups, joined as `--flag=value` if most other arguments use this form."""
     flags = [word.text for word in words if word.text.startswith("--")]
     together = sum("=" in flag for flag in flags)
     if together * 2 <= len(flags):

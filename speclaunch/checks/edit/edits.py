@@ -105,7 +105,7 @@ _CONTEXT = 3
 class ShownDiff(Struct, frozen=True):
     """Diff that is safe to show.
 
-    `hidden` is the number of values replaced by `***`; above 0 the diff cannot be applied.
+    `hidden` is the number of values replaced by `***`; unless it is 0, the diff cannot be applied.
     `context` is the number of unchanged lines around a change.
     """
 
@@ -207,7 +207,7 @@ def apply(text: str, changes: Iterable[Change]) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines with their ends, split at line feeds only, as editors and the readers do."""
+    """Return the lines with their ends, split at line feeds only, as editors do."""
     *complete, last = text.split("\n")
     return [*(f"{line}\n" for line in complete), *([last] if last else [])]
 

@@ -357,8 +357,8 @@ def _fixed(path: str, run: LintRun, *, unsafe: bool) -> _Fixed | None:
 def _fixed_in_processes(
     paths: Sequence[str], run: LintRun, processes: int, *, unsafe: bool
 ) -> dict[str, _Fixed | None]:
-    """Fix files in several processes; return the results by path, None if a file's process died.
-    Files without a result are omitted. No file may be written meanwhile."""
+    """Fix files in several processes; return the results by path (None: the file's process died).
+    Files that cannot be fixed are omitted. No file may be written meanwhile."""
 
     def work(path: str) -> bytes:
         found = _fixed(path, run, unsafe=unsafe)

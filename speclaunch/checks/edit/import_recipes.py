@@ -186,7 +186,7 @@ def _filled(
 
 
 def _plain(value: Any, variables: frozenset[str]) -> Any:
-    """Expand a string as a shell does, with stand-ins for `variables`; return others unchanged."""
+    """Expand a string as a shell does, with stand-ins for `variables`; return other types as is."""
     if not isinstance(value, str):
         return value
     parts, at = [], 0
@@ -254,8 +254,8 @@ def import_command(
 ) -> tuple[Imported, str]:
     """Return a command of the file `source` as a recipe, and the recipe's text.
 
-    `engine`: the release set by the user; `installed`: the release preferred otherwise. Raises
-    RoundTripError.
+    `engine`: the release set by the user. `installed`: the preferred release if `engine` is None.
+    Raises RoundTripError.
     """
     imported = to_deployment(invocation, name, engine, installed)
     text = imported.recipe(source)

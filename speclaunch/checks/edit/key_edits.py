@@ -82,7 +82,7 @@ class ConfigKeys(EditablePlaces):
         return [set_value(self._found, pair[0], pair[1], value)]
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield the edits that add all keys, in the style of the existing keys."""
+        """Yield the edits that add the `new` keys, in the style of the existing keys."""
         underscored = any("_" in str(key.value) for key, _ in self._own.value)
         values = {}
         for key, value in map(_in_config, new):
@@ -297,7 +297,7 @@ class CallKeywords(EditablePlaces):
         return [[_edit(self._text, keyword.value, repr(argument.value))]]
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield alternative edits that add all keywords."""
+        """Yield alternative edits that add the `new` keywords."""
         if new:
             written = [f"{argument.own}={argument.value!r}" for argument in new]
             yield [[edit] for edit in _added(self._text, self._call, written)]
@@ -364,7 +364,8 @@ def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
 
 
 def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
-    """Yield alternative edits that add arguments, first on new lines if the last begins a line."""
+    """Yield alternative edits that add arguments, first on new lines if the last argument begins
+    a line."""
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not arguments:
         raise NotFixableError("its call has no arguments")

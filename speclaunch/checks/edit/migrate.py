@@ -78,7 +78,7 @@ def origin(parse: Parse, to: str, source: str | None, image: str | None) -> Sour
 
     If several accept it, `to` is preferred (nothing changes then), then the newest. If none does,
     the newest of those that reject the fewest arguments is returned. `source`, or an image with a
-    version other than `to`, decides even if that version rejects the command.
+    version other than `to`, is used even if that version rejects the command.
     """
     if source is not None:
         accepted = not refused(parse(load_catalogue(source)))
@@ -171,7 +171,7 @@ _SPECULATES_IN_V2 = EAGLE_HANDLER | {"NEXTN"}
 
 
 class MigrationStep(Struct, frozen=True):
-    """Text about a change, or a note for the user, with its place."""
+    """Description of a change, or a note for the user, with its place."""
 
     place: Place
     text: str
@@ -194,14 +194,14 @@ class Migration(Struct):
     problems: list[Problem] = []
     """Blockers: the feature was removed, the flag is unknown, or a value is rejected."""
     origins: list[MigrationStep] = []
-    """Version that each command is for, and why it is assumed; empty if the user set a version."""
+    """Version of each command, and why it is assumed; empty if the user set a version."""
     warnings: list[Problem] = []
     """Warnings about parts that do not reach the engine and are left unchanged. `lint` and `import`
     warn about them, too."""
     also: list[Carried] = []
-    """Files that commands name, and that have to change with the commands."""
+    """Other files that the commands name, migrated with the commands."""
     versions: list[SourceVersion] = []
-    """Release that each command of the old text was read for, in order."""
+    """Releases for which the commands of the old text were read, in order."""
     hidden: tuple[str, ...] = ()
     """Secret values of the file."""
 
@@ -235,9 +235,9 @@ def migrate_commands(
 ) -> Migration:
     """Return the migration of a file's server commands from version `source` (if set) to `to`.
 
-    `follow` migrates the files that a command names. Images become the official images of `to`;
-    `keep_images`: images without a known counterpart are unchanged. Raises RoundTripError if the
-    result has changes that were not announced.
+    `follow` migrates the files that a command names. Images become the official images of `to`.
+    With `keep_images`, images without a known counterpart are unchanged. Raises RoundTripError if
+    the result has unannounced changes.
     """
     migration = Migration(text, problems=[*reading.unread, *reading.misread])
     migration.warnings += reading.problems
@@ -309,7 +309,7 @@ def _job(
 
 
 def _branches(job: _Job, migration: Migration) -> None:
-    """Report arguments from other branches of the script, which are unchanged."""
+    """Report other branches of the script, whose arguments are unchanged."""
     word = next((word for word in job.invocation.words if word.has_alternatives), None)
     if word is None:
         return

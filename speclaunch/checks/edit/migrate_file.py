@@ -1,7 +1,7 @@
 """Migration of a file of any kind to another engine version: script, manifest, `--config`, recipe.
 
-The file is read for each version, because a `--config` key may be a true switch in only one of
-them. A true switch becomes a flag, any other key a flag and its value.
+The file is read for each version, because a `--config` key may be a switch in only one of them. A
+switch that is true becomes a flag, any other key a flag and its value.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ def _set_keys(data: Mapping[str, Any]) -> dict[str, Any]:
 def _with_changes(
     old: dict[str, Any], new: Mapping[str, Any], role: str | None, work: _Work
 ) -> dict[str, Any]:
-    """Return the old data of the shared part (`role` None) or of a role with announced changes."""
+    """Return the old data of a role (None: the shared part) with the announced changes."""
     changed = dict(old)
     if isinstance(old.get("args"), dict):
         args: dict[Any, Any] = {}

@@ -32,7 +32,7 @@ from speclaunch.engine import load as load_catalogue
 class MigrationVerdict(Struct, frozen=True):
     """Fate of an argument: unchanged, replaced (`flag`), removed, or `unknown` in the target.
 
-    `why`: the reason for the last two.
+    `why`: the reason if it is removed or `unknown`.
     """
 
     flag: str | None = None
@@ -83,8 +83,7 @@ def is_same(old: Argument, new: Argument) -> bool:
 
 
 def known_in(token: str) -> tuple[str, str] | None:
-    """Return the first and last version in which a flag, possibly shortened, means one argument;
-    None if no version has it."""
+    """Return the first and last versions that accept a flag, even shortened; None if none do."""
     past = history(name_of(token.partition("=")[0]))
     if past is not None:
         return past.first, past.last
@@ -164,7 +163,7 @@ class MigratedArgument(Struct, frozen=True):
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Positions of its tokens."""
+        """Positions of the argument's tokens."""
         return (self.item.index, *self.item.value_indices)
 
 
@@ -176,8 +175,8 @@ class PlannedMigration(Struct):
     problems: list[ArgvProblem] = []
     """Problems that prevent the migration, at indices of the old tokens."""
     notes: list[tuple[int, str]] = []
-    """Changes without an edit, each with an old token's index (-1: none): defaults, and values
-    that are read differently."""
+    """Changed defaults and values that are read differently, each with an old token's index (-1 for
+    none)."""
     before: Meaning | None = None
     after: Meaning | None = None
 
@@ -398,8 +397,7 @@ def announced(arguments: Sequence[MigratedArgument]) -> Announced:
 def unset(difference: Difference, before: Meaning, after: Meaning) -> str | None:
     """Return the message for a changed default; None if one of the commands sets the argument.
 
-    The message is empty if None became False or vice versa, because both mean off or the engine's
-    choice.
+    The message is empty for None and False, which both mean off or the engine's choice.
     """
     name = difference.name
     if name in before.explicit or name in after.explicit:
