@@ -111,7 +111,7 @@ _QUOTED = lazy(r"^[ \t]*>+", re.MULTILINE)
 MENTIONS = lazy(rf"sglang|--speculative-|{VLLM}")
 
 _IMPORTS = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n){0,50}(?:import[ \t]+\w|from[ \t]+[\w.]+[ \t]+import\b)")
-"""Beginning of a Python program, in a block that declares no language or a shell."""
+"""Beginning of a Python program, in a block that declares a shell or no language."""
 _SESSIONS = frozenset({"console", "shell-session", "shellsession", "sh-session", "bash-session"})
 _TEXTS = (
     *("", "terminal", "text", "txt", "plain", "plaintext", "none"),
@@ -125,7 +125,7 @@ _KINDS = {
     **dict.fromkeys(("python", "py", "python3"), BlockKind.PYTHON),
     **dict.fromkeys(("dockerfile", "docker", "containerfile"), BlockKind.DOCKERFILE),
 }
-"""Kinds by the language of a fence or directive. Other languages contain no command."""
+"""Block kinds by the language of a fence or directive. Blocks in other languages are not read."""
 _NESTED = frozenset({"eval-rst"})
 """Languages of fences around text that contains directives."""
 _MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
@@ -207,7 +207,7 @@ class _Lines:
             yield _block(self.document, kind, text, start, is_session=language in _SESSIONS)
 
     def _directive(self, directive: re.Match[str], end: int) -> Iterator[Block]:
-        """Yield the indented text below a directive of reStructuredText, without its options."""
+        """Yield the indented text below a reStructuredText directive, without its options."""
         indent = len(directive[1])
         at = start = min(end + 1, len(self.text))
         has_body = False
@@ -230,7 +230,7 @@ class _Lines:
             yield _block(self.document, kind, text, start, is_session=language in _SESSIONS)
 
     def _html(self, begin: int, start: int) -> Iterator[Block]:
-        """Yield the text in ``<pre>`` or ``<code>``, with its entities and tags resolved."""
+        """Yield the text in ``<pre>`` or ``<code>``, without tags and with entities decoded."""
         closing = _HTML_END.search(self.text, start) if self._has_end else None
         if closing is None:
             self._has_end = False
@@ -287,7 +287,7 @@ class _Lines:
 
 
 def _language(written: str) -> str:
-    """Return the language of a fence: ``bash title="x"``, ``{.bash}``, ``{code-block} bash``."""
+    """Return the language of a fence from its text, such as ``{.bash}`` or ``bash title="x"``."""
     words = [word.strip("{}.,").lower() for word in written.split()]
     if words and words[0] in _MYST:
         words = words[1:]
@@ -318,7 +318,7 @@ _YAML_START = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|(?:apiVersion|kind|se
 
 
 def read_markdown(document: Document) -> Reading:
-    """Return the server commands in a document's code; each block is read as a script or file."""
+    """Return the server commands in a document, reading each block according to its kind."""
     reader = _Reader(document)
     for block in blocks(document):
         reader.read(block)
@@ -326,7 +326,7 @@ def read_markdown(document: Document) -> Reading:
 
 
 def kind_of(block: Block) -> BlockKind:
-    """Return the kind of a block from its declared contents and its beginning."""
+    """Return the kind of a block from its declared kind and the start of its text."""
     if block.kind is BlockKind.TEXT and _YAML_START.match(block.source.text):
         return BlockKind.YAML
     if block.kind is BlockKind.TEXT and _DOCKERFILE.match(block.source.text):
@@ -464,7 +464,7 @@ _STRING = lazy(r"(?<!\w)([rRfFuUbB]{0,2})(\"\"\"|'''|\"|')((?:(?!\2)[^\\]|\\.)*?
 
 
 _SGLANG = lazy(r"\bsgl(?:ang)?\b")
-"""Text of a cell that may start a server with `sgl.Engine(…)`."""
+"""Pattern of a cell's text that may start a server with `sgl.Engine(…)`."""
 _MAGIC = lazy(r"^[ \t]*[!%](?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
 
 
@@ -535,7 +535,7 @@ class _NotebookReader(ReadingBuilder):
                     self._script(text, seen)
 
     def _program(self, source: SourceText) -> tuple[Invocation, ...]:
-        """Add and return the servers of a cell, read as a program without IPython's lines."""
+        """Add and return the servers of a cell, read as Python without IPython commands."""
         from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
         text = _MAGIC.sub(lambda line: " " * len(line[0]), source.text)

@@ -1,9 +1,9 @@
 """NVIDIA Dynamo's ``python -m dynamo.sglang``: SGLang's arguments among Dynamo's own.
 
-Dynamo's parser consumes its own options first and passes all others to SGLang's. Its own options
-are the union of the releases 0.4.1 to 1.6.1 (ai-dynamo's wheels: dynamo/sglang/args.py and
-backend_args.py, dynamo/common/configuration/groups/*.py), because a file seldom states its release.
-None of these names is an SGLang argument, except `--enable-multimodal`, which is passed on.
+Dynamo's parser consumes its own options first and passes all others to SGLang's. A file seldom
+states Dynamo's release, so the options of releases 0.4.1 to 1.6.1 are all recognized (ai-dynamo's
+wheels: dynamo/sglang/args.py and backend_args.py, dynamo/common/configuration/groups/*.py). None
+of them is an SGLang argument, except `--enable-multimodal`, which is passed on.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _VALUES = frozenset(
 )
 _LISTS = frozenset({"--connector", "--output-modalities"})
 _PREFIXES = ("--router-", "--aic-")
-"""Prefixes of Dynamo's other options, all of which have a value."""
+"""Prefixes of Dynamo options that are not listed above. Each option has a value."""
 _SECTIONS = {"--disagg-config": "--disagg-config-key", "--config": "--config-key"}
 """Options that name a file, each with the option that names SGLang's section in it."""
 _KEYS = frozenset(_SECTIONS.values())
@@ -59,7 +59,7 @@ _KEYS = frozenset(_SECTIONS.values())
 _MODE = "--disaggregation-mode"
 _NULL_MODES = frozenset({"agg", "pd"})
 _DROPPED_MODE = "encode"
-"""Mode that only Dynamo has (args.py, _normalize_multimodal_disaggregation_args)."""
+"""Disaggregation mode that only Dynamo has (args.py, _normalize_multimodal_disaggregation_args)."""
 
 _OWN = "an option of Dynamo"
 
@@ -85,7 +85,10 @@ _IMAGE = lazy(r"(?:^|/)(?:ai-)?(?:dynamo|sglang-runtime)\b|/ai-dynamo/")
 _TAG = lazy(
     r":v?(\d+)\.(\d+)\.(\d+)(?:\.post\d+)?(?:-(?:cuda\d+|efa|arm64|amd64|runtime|ubuntu[\d.]+))*\Z"
 )
-"""Tag of a release. Builds for one model (`1.3.0-glm-5.2-dev.1`) contain other SGLang versions."""
+"""Pattern of a release tag.
+
+Builds for one model (`1.3.0-glm-5.2-dev.1`) do not match, because their SGLang versions differ.
+"""
 
 
 def is_image(image: str) -> bool:
@@ -123,7 +126,7 @@ def without_own(invocation: Invocation) -> Invocation:
 
 
 def _groups(words: Sequence[Word]) -> Iterator[tuple[list[Word], str | None]]:
-    """Yield Dynamo's options with values and the reason to drop them; other tokens with None."""
+    """Yield each Dynamo option's tokens and the reason to drop them; other tokens with None."""
     at = 0
     while at < len(words):
         name, equals, _ = words[at].text.partition("=")
@@ -150,7 +153,7 @@ def _is_own(name: str) -> bool:
 
 
 def _handed_on(words: Sequence[Word]) -> tuple[list[Word], list[Dropped]]:
-    """Return the tokens without those that Dynamo replaces before SGLang's parser runs.
+    """Return the tokens that SGLang's parser gets, and those that Dynamo replaces.
 
     Dynamo replaces some disaggregation modes and `--load-format gms`.
     """
@@ -184,7 +187,7 @@ def _replaced(name: str, value: str) -> str | None:
 
 
 def _section(section: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
-    """Return `words` with an unknown `--config` file for `section`; nothing is dropped."""
+    """Return `words` with the file of SGLang's section as an unknown `--config`; drop nothing."""
     texts = [word.text.partition("=")[0] for word in section]
     for option, key in _SECTIONS.items():
         if option not in texts or key not in texts:

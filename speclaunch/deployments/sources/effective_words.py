@@ -66,7 +66,7 @@ class EffectiveWords(Struct):
 
 
 def effective(invocation: Invocation, catalogue: Catalogue) -> EffectiveWords:
-    """Return the tokens of a command that `catalogue`'s version passes to its parser."""
+    """Return the tokens that the parser of `catalogue`'s version gets from a command."""
     found = EffectiveWords(invocation.words, list(invocation.refused))
     if invocation.kind is InvocationKind.CONFIG and invocation.config is not None:
         found.words, found.refused = (), []
@@ -97,7 +97,7 @@ class SettledCommand(Struct, frozen=True):
 def settled(
     invocation: Invocation, catalogue: Catalogue, strays: Collection[str] = ()
 ) -> SettledCommand:
-    """Return a command without the tokens that the program consumes before its parser.
+    """Return a command without the tokens that the program consumes before parsing.
 
     Tokens that may expand to any number of arguments are also removed. All removed tokens are added
     to `dropped`. Files that the command names are not read. `strays`: dropped tokens of an
@@ -274,7 +274,7 @@ def followed(reading: Reading, file: Path | None) -> Reading:
 
 
 def config_file(name: str) -> ConfigFile:
-    """Return the file that the engine opens for ``--config NAME`` if started in this directory."""
+    """Return the ``--config NAME`` file of an engine that starts in the working directory."""
     return _read_config(name, [Path()])
 
 

@@ -365,7 +365,7 @@ def _known_parts(piece: WordPiece) -> Iterator[WordPiece]:
 
 
 def _without_last_lines(pieces: Sequence[WordPiece]) -> tuple[WordPiece, ...]:
-    """Return a text without its trailing line ends, as `$(…)` does."""
+    """Return a text without its trailing newlines, as `$(…)` does."""
     trimmed = list(pieces)
     while trimmed and not trimmed[-1].unknown:
         text = trimmed[-1].text.rstrip("\n")

@@ -226,7 +226,7 @@ def _changed(expander: WordExpander, part: Parameter, text: str) -> str | None: 
 
 
 def _trimmed(text: str, pattern: str, operator: str) -> str | None:  # noqa: PLR0911
-    """Return the text without a prefix or suffix that matches; None if unsupported.
+    """Return `text` without a matching prefix or suffix; None for an unsupported `pattern`.
 
     `operator` selects the shortest or longest prefix (`#`, `##`) or suffix (`%`, `%%`).
     """
@@ -275,7 +275,7 @@ def set_by(expression: str) -> list[str]:
 
 
 def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:
-    """Return the value of ``$(( … ))``; None if it uses more than ``+ - * / %`` and parentheses."""
+    """Return the value of ``$(( … ))`` with ``+ - * / %`` and parentheses; None if unknown."""
     tokens: list[str] = []
     at = 0
     text = text.strip()

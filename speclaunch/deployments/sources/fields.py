@@ -237,7 +237,7 @@ def starts_home(parts: Sequence[Part]) -> bool:
 
 
 def marked(pieces: tuple[WordPiece, ...], why: str) -> tuple[WordPiece, ...]:
-    """Return the pieces, marked as unknown for `why` or an earlier reason."""
+    """Return the pieces, marked as unknown for `why` or their earlier reason."""
     return tuple(replace(piece, unknown=piece.unknown or why) for piece in pieces)
 
 
@@ -341,7 +341,7 @@ class Value(Struct, frozen=True):
         return None
 
     def under(self, condition: str, after: int = 0) -> Value:
-        """Return the value; all but its first `after` elements or characters get the condition."""
+        """Return the value with a condition on all but its first `after` elements or characters."""
 
         def put(piece: WordPiece) -> WordPiece:
             return replace(piece, condition=piece.condition or condition)
@@ -429,7 +429,7 @@ class ShellScope(Struct):
     def require(self, condition: str, test: str = "") -> dict[str, Value]:
         """Mark empty variables of a condition as unknown. Return their old values.
 
-        `test` selects variables after `-n` ("n") or `-z` ("z"); default: all not after `-z`.
+        `test` selects variables after `-n` ("n") or `-z` ("z"). Default: all except after `-z`.
         """
         tests = _EMPTY_TEST.findall(condition)
         names = {name for kind, name in tests if kind == (test or "z")}
@@ -445,9 +445,9 @@ class ShellScope(Struct):
     def merge(self, alternatives: list[Changes], condition: str, *, complete: bool) -> None:
         """Merge the variables of an `if`'s branches.
 
-        These values get `condition`: a single value, a value that begins with every other value,
-        and the first of several arrays. Other values are unknown. `complete`: true if one of
-        the branches certainly runs.
+        These values get `condition`: a single value, a value that extends all others, and the
+        first of several arrays. Other values are unknown. `complete`: true if one of the
+        branches certainly runs.
         """
         names = dict.fromkeys(name for changes in alternatives for name in changes)
         for name in names:

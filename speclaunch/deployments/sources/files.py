@@ -51,8 +51,8 @@ class _CommandLine(Document):
 def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> Reading:
     """Return the server that the arguments after ``--`` start.
 
-    `marked`: the same arguments with the marks that replace vLLM's program (`vllm.py`). Places are
-    on the command line: `column` counts in the shell-quoted command, `text` is the argument there.
+    `marked`: the same arguments with the marks that replace vLLM's program (`vllm.py`). In a place,
+    `column` refers to the shell-quoted command, and `text` is the argument there.
     """
     quoted = [shlex.quote(word) for word in argv]
     document = _CommandLine(" ".join(quoted), COMMAND_LINE)

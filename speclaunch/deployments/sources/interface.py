@@ -43,7 +43,7 @@ READ = lazy(
 OTHERS_INSTEAD = "; another branch may add different arguments"
 ANOTHER_WAY = "; another branch may run it differently"
 DIFFERS = "it depends on a condition"
-"""End of a token's condition, or start of its `why`, if other branches have different tokens."""
+"""Start of a token's `why` if other branches have different tokens."""
 
 _NOTHING: Mapping[str, Word] = MappingProxyType({})
 
@@ -147,9 +147,8 @@ class Invocation(Struct, frozen=True):
 
     `words` contains only the server's arguments (for slime, without the ``--sglang-`` prefix).
     `program` contains everything before them. `env` is the environment that the file sets for the
-    command. `extras` maps slime's own options (``--rollout-num-gpus-per-engine``) to their first
-    value, or to the option itself if it has none. `name` is the name of the container, service or
-    object.
+    command. `extras` maps each of slime's own options (``--rollout-num-gpus-per-engine``) to its
+    first value, or to itself if it has none. `name` names the container, service or object.
     """
 
     kind: InvocationKind
@@ -172,7 +171,7 @@ class Invocation(Struct, frozen=True):
     directory: str | None = None
     """Directory that the script enters first (`cd`), relative to the initial directory, or None."""
     read_only: str | None = None
-    """Reason why the file's format prevents edits of its tokens in place; else None."""
+    """Reason why the file's format prevents in-place edits of its tokens; else None."""
     server_context: ServerContext | None = None
     """Role of the server in a deployment, and the setup of its pod; None if unknown."""
     added: tuple[Word, ...] = ()

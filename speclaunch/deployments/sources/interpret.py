@@ -1,7 +1,7 @@
 """Collect the server commands of a script in execution order.
 
-Nothing is run and no condition is evaluated. Every branch is read, and a loop body once. A function
-body is read at each call, or at the end if nothing calls it.
+Nothing is run and no condition is evaluated. Every branch is read, and every loop body once. A
+function body is read at each call, or at the end if nothing calls it.
 """
 
 from __future__ import annotations
@@ -178,7 +178,8 @@ def _unknown(expander: Expander, node: Simple, name: str, why: str) -> None:
 _DIRECTORY = "cd "
 """Pseudo-variable for the current directory.
 
-No variable can have this name, so branches, subshells and functions handle it like a variable.
+No real variable can have this name. Branches, subshells and functions save and restore it like
+any other variable.
 """
 _CHANGING = frozenset({"cd", "pushd", "popd"})
 _OWN = lazy(

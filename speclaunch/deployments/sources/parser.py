@@ -53,7 +53,7 @@ _QUOTE = lazy("[\"'`]")
 _COST_OF_GIVING_UP = 500
 """Cost of an unreadable command.
 
-Each attempt may read the remaining file, so a file with many errors would take too long.
+After each such command, lines may be read again, so a file with many errors would take too long.
 """
 _COPROCESS_NAME = lazy(r"[ \t]+\w+(?=[ \t]+[({])")
 _WORD_START = lazy(r"[^\s;&|()<>#]")
@@ -101,7 +101,7 @@ class _Parser(Lexer):
     # -- between commands ---------------------------------------------------------------
 
     def skip_blank(self, *, newlines: bool = False, comments: bool = True) -> None:
-        """Skip blanks and continued lines; optionally also line ends and comments."""
+        """Skip blanks and line continuations, and (if enabled) newlines and comments."""
         text = self.text
         while self.pos < len(text):
             blank = _BLANK.match(text, self.pos)

@@ -60,7 +60,7 @@ class Substitution(Struct, frozen=True):
     end: int
     quoted: bool = False
     source: SourceText | None = None
-    """Source of `body` if it differs (backticks)."""
+    """Source of `body` if it is not the word's source (backticks)."""
 
 
 class Arithmetic(Struct, frozen=True):
@@ -284,7 +284,7 @@ class Lexer:
             self.slips.append(Problem(f"syntax error: {what}", self.source.place(at), help_))
 
     def enter(self, at: int) -> None:
-        """Add one level of nesting. Raise InputError at more than `MAX_DEPTH`."""
+        """Add one level of nesting. Raise InputError above `MAX_DEPTH`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise InputError(f"nested more than {MAX_DEPTH} levels deep", self.source.place(at))
@@ -294,7 +294,7 @@ class Lexer:
         return SourceSpan(self.source, start, self.pos)
 
     def placeholder(self, start: int, end: int, *, begins: bool) -> Placeholder | None:
-        """Return the first placeholder that begins in a range of the text, or None."""
+        """Return the first placeholder in a range, or None. `begins` allows `<name>` at `start`."""
         lenient = self.source.document.lenient
         return find_placeholder(self.text, start, end, lenient=lenient, begins=begins)
 
@@ -466,7 +466,7 @@ class Lexer:
         return Substitution(body, start, self.pos, quoted)
 
     def parenthesised_list(self, *, loose: bool) -> tuple[Node, ...]:
-        """Return the commands up to a ``)``. `loose`: they may also be arithmetic."""
+        """Return the commands up to a ``)``. `loose`: the text may also be arithmetic."""
         strict, slips = self.strict, len(self.slips)
         self.strict = strict and not loose
         body = self.parse_list(frozenset(), paren=True)
