@@ -49,7 +49,7 @@ class Update(Struct, frozen=True):
 
 
 def encode_advisories(found: Iterable[Advisory]) -> bytes:
-    """Encode advisories to ship, export or store: JSON, one per line, without markers."""
+    """Encode advisories as JSON, one per line, without markers."""
     unmarked = (msgspec.structs.replace(advisory, marker=None) for advisory in found)
     return b"[\n" + b",\n".join(map(msgspec.json.encode, unmarked)) + b"\n]\n"
 

@@ -71,8 +71,8 @@ class LintOutput(Struct, frozen=True):
         return not _WITH_EDITS.isdisjoint((self.shown, *(name for _, name in self.files)))
 
     def write(self, source: FormatInput) -> None:
-        """Write the results to standard output and to all files. Raises InputError for a file that
-        cannot be written.
+        """Write the results to standard output and the output files. Raises InputError for a file
+        that cannot be written.
         """
         self._show(source)
         written: dict[LintFormat, str] = {}

@@ -447,7 +447,7 @@ class Task(Struct, frozen=True):
         """Minimum number of requests to the plain server.
 
         Each prompt needs three: for its tokens, the server's own answer, and the logprobs. Each
-        sample needs one. Each answer that differs will need one more.
+        sample needs one. Each answer that differs needs one more.
         """
         return 3 * len(self.questions) + self.drawn
 

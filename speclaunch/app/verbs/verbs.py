@@ -555,7 +555,7 @@ def verb_of(words: Sequence[str]) -> str | None:
 
 
 def misspelled_verb(words: Sequence[str]) -> Problem | None:
-    """Return a problem if a misspelled verb precedes a recipe (`luanch recipe=NAME`), or None."""
+    """Return a problem if a misspelled verb precedes a recipe (`luanch recipe=NAME`), else None."""
     first = words[0] if words else ""
     names_recipe = any(word.startswith("recipe=") for word in words[1:])
     if not names_recipe or "=" in first or first.startswith("-") or verb_of(words) == first:

@@ -114,7 +114,7 @@ _OFFICIAL = lazy(
 
 
 class NewImage(Struct, frozen=True):
-    """Name that replaces an image, with a warning for the user."""
+    """New name of an image, and a warning for the user, if any."""
 
     name: str
     warning: str | None = None

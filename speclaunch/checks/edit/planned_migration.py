@@ -49,7 +49,7 @@ KEEP = MigrationVerdict()
 def verdict(
     argument: Argument, token: str, source: Catalogue, target: Catalogue
 ) -> MigrationVerdict:
-    """Return the fate of `argument`, which `token` sets in `source`, in the version `target`."""
+    """Return the fate in `target` of `argument`, which `token` sets in `source`."""
     flag = source.full_flag(token)
     negated = isinstance(flag, str) and is_negation(argument, flag)
     there = target.full_flag(token)
