@@ -12,7 +12,7 @@ everything based on it (OME, KServe, RoleBasedGroup v1alpha1). RoleBasedGroup: R
 (inferenceservice/components/engine.go). AIBrix: pkg/controller/constants/stormservice.go.
 
 Dynamo's graph deployments: ai-dynamo/dynamo, deploy/operator, api/v1alpha1 and v1beta1 (the
-fields), and internal/dynamo/backend_sglang.go. A service of several hosts gets `--dist-init-addr`,
+fields), and internal/dynamo/backend_sglang.go. A multi-host service gets `--dist-init-addr`,
 `--nnodes` and `--node-rank` appended to its own arguments, and its workers lose their probes. A
 frontend without a command runs `python3 -m dynamo.frontend`.
 """
@@ -149,7 +149,7 @@ _PARTS = {
 
 
 def owner_of(site: Site, document: Document) -> Owner:
-    """Return a container's owner by its object's kind, or by its name for unknown kinds."""
+    """Return the object that owns a container, with its role, hosts and replicas if known."""
     keys = nodes.entries(site.root)
     metadata = nodes.entries(keys.get("metadata"))
     kind = nodes.text(keys.get("kind")) or "object"
@@ -386,7 +386,7 @@ _WITH_LWS = ("LeaderWorkerSet", *_OF_RBG, "LLMInferenceService", *_OF_OME)
 _OF_AIBRIX = ("StormService", "RoleSet", "PodSet")
 _RBG = ("RBG_GROUP_NAME", "RBG_ROLE_INDEX", "RBG_ROLE_INSTANCE_NAME", "RBG_COMPONENT_INDEX")
 _AIBRIX = ("POD_GROUP_INDEX", "ROLE_REPLICA_INDEX", "ROLESET_NAME", "STORM_SERVICE_NAME")
-"""Variables that each pod gets, with values that the object does not state."""
+"""Variables that AIBrix sets in each pod. The object does not state their values."""
 
 
 def controller_variables(site: Site, document: Document) -> dict[str, Field]:
@@ -459,7 +459,7 @@ def service_of(site: Site) -> Entries:
 
 
 def with_service(pod: Pod, service: Entries, document: Document) -> Pod:
-    """Return a pod with its service's settings; the pod's own specification wins."""
+    """Return a pod with its service's settings; its own settings win, except for `shm_size`."""
     resources = nodes.entries(service.get("resources"))
     shared = service.get("sharedMemorySize")
     if shared is None:
@@ -494,7 +494,7 @@ def of_operator(found: Invocation, owner: Owner) -> Invocation:
 
 
 def frontends(root: yaml.Node, maps: ConfigMaps) -> Iterator[Member]:
-    """Yield frontends that state no command, because the operator sets it."""
+    """Yield the Dynamo frontends whose command the operator sets."""
     keys = nodes.entries(root)
     if nodes.text(keys.get("kind")) not in DYNAMO_KINDS:
         return
@@ -524,7 +524,7 @@ def frontends(root: yaml.Node, maps: ConfigMaps) -> Iterator[Member]:
 def _main(
     value: yaml.Node, service: Entries
 ) -> tuple[tuple[tuple[str, Entries], ...], Entries, Entries]:
-    """Return the steps to a service's main container, the container, and its pod."""
+    """Return the steps to a service's main container, the container, and its pod spec."""
     extra = nodes.entries(service.get("extraPodSpec"))
     if "podTemplate" in service:
         spec = nodes.entries(nodes.entries(service["podTemplate"]).get("spec"))

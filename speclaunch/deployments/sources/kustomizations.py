@@ -42,7 +42,7 @@ class Mark(Struct, frozen=True):
 
 
 class JoinedDocument(Document):
-    """Concatenated texts of several files; `shown` is the first file."""
+    """Concatenated texts of several files; `shown` names the first file."""
 
     def __init__(self, shown: str) -> None:
         super().__init__("", shown)
@@ -76,14 +76,14 @@ class JoinedDocument(Document):
         return 0
 
     def stretch(self, at: int) -> tuple[int, int]:
-        """Return the start and end offsets of the file that contains the character."""
+        """Return the start and end offsets of the file that contains offset `at`."""
         if not self._parts:
             return super().stretch(at)
         index = self._part(at)
         return self._starts[index], self._starts[index] + len(self._parts[index].text)
 
     def excerpt(self, start: int, text: str) -> Document:
-        """Return the text from `start`, a line's beginning, as a document with file places."""
+        """Return `text` from offset `start`, a line's beginning, as a document with file places."""
         index = self._part(start)
         found = self._parts[index].excerpt(start - self._starts[index], text)
         found._parent = self
@@ -377,7 +377,7 @@ def _decoded(data: bytes, shown: str, item: yaml.Node | None) -> str:
 
 
 def _shown(path: Path) -> str:
-    """Return a path without inner `..`."""
+    """Return a path as shown, without inner `..`."""
     return os.path.normpath(path)
 
 

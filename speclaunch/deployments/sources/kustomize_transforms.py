@@ -96,7 +96,7 @@ def _matches(target: Entries, key: str, has: set[str]) -> bool:
 
 
 def _selected(selector: str, labels: Entries) -> bool:
-    """True if labels match equality-based selectors: `a=b,c==d,e!=f,g`."""
+    """True if labels match an equality-based selector: `a=b,c==d,e!=f,g`."""
     for part in selector.split(","):
         key, equals, value = part.strip().replace("==", "=").partition("=")
         has = nodes.text(labels.get(key.rstrip("!").strip()))
@@ -324,7 +324,7 @@ def labels(keys: Entries, resources: Sequence[Resource]) -> None:
 
 
 def _added(node: yaml.Node, path: tuple[str, ...], pairs: yaml.Node) -> yaml.Node:
-    """Return a mapping with entries added to the mapping at a path, created if missing."""
+    """Return a mapping with entries added at a path, which is created if missing."""
     if not path:
         return changed(node, dict(nodes.entries(pairs)))
     held = nodes.entries(node).get(path[0]) or mapping([], pairs)

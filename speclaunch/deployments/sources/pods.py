@@ -1,4 +1,4 @@
-"""Objects of a Kubernetes manifest: ConfigMaps, templates of roles, settings of pods, probes.
+"""Objects of a Kubernetes manifest: ConfigMaps, role templates, pod settings, probes.
 
 RoleBasedGroup: the pod templates of its roles are composed as its controller composes them. A role
 has its own template, or one of `roleTemplates` with a patch. A leader-worker pattern applies one
@@ -61,7 +61,7 @@ class ConfigMaps(Struct, frozen=True):
         return found
 
     def config(self, path: str) -> ConfigFile | None:
-        """Return the `--config` file `path`; None unless exactly one ConfigMap has its name as key.
+        """Return the `--config` file `path`; None unless just one ConfigMap has its name as a key.
 
         Blank lines replace the manifest's preceding lines, so places in the text are exact.
         """
@@ -125,7 +125,7 @@ Steps = tuple[tuple[str, Entries], ...]
 
 
 class Site(Struct, frozen=True):
-    """Container that runs servers or routers; `steps` are the keys and mappings to it."""
+    """Container that runs servers or routers; `steps` are the keys and mappings that lead to it."""
 
     root: yaml.Node
     steps: Steps
@@ -158,7 +158,7 @@ _SHARED = "roleTemplates"
 def _with_roles(root: yaml.Node, document: Document) -> yaml.Node:
     """Return a RoleBasedGroup with each role's composed template, or another object unchanged.
 
-    The result is below `leaderTemplate` and `workerTemplate` if they differ, else below `template`.
+    Templates are in `leaderTemplate` and `workerTemplate` if they differ, else in `template`.
     """
     keys = nodes.entries(root)
     kind, spec = nodes.text(keys.get("kind")), keys.get("spec")
@@ -316,7 +316,7 @@ def number_at(node: yaml.Node | None, document: Document) -> Setting | None:
 
 
 def in_bytes(found: Setting | None, *, compose: bool = False) -> Setting | None:
-    """Return a memory amount in bytes; None for None. Other values are marked unknown.
+    """Return a memory amount in bytes, marked unknown if invalid; None for None.
 
     Kubernetes counts `M` as 10^6 and `Mi` as 2^20 (API reference, Quantity), Compose `m` as 2^20
     (compose-spec, Byte values).
@@ -346,7 +346,7 @@ def byte_count(text: str, *, compose: bool = False) -> int | None:
 
 
 def in_seconds(found: Setting | None) -> Setting | None:
-    """Return a Compose duration (`1m30s`) in seconds; None for None. Others are marked unknown."""
+    """Return a Compose duration (`1m30s`) in seconds, marked unknown if invalid; None for None."""
     if found is None or not found.known or isinstance(found.value, (int, float)):
         return found
     text = str(found.value).strip()
@@ -358,7 +358,7 @@ def in_seconds(found: Setting | None) -> Setting | None:
 
 
 def texts_in(node: yaml.Node | None) -> Mapping[str, str]:
-    """Return the texts of a mapping."""
+    """Return the text values of a mapping."""
     found = {key: nodes.text(value) for key, value in nodes.entries(node).items()}
     return {key: value for key, value in found.items() if value is not None}
 
@@ -484,7 +484,7 @@ def pod_of_container(
     maps: ConfigMaps,
     envs: tuple[yaml.Node, ...] = (),
 ) -> Pod:
-    """Return the pod of a container: `pod` is its `spec`, `labels` are those of its `metadata`.
+    """Return a container's pod from the pod's `spec` (`pod`) and its metadata's `labels`.
 
     `envs` contains lists of variables that a custom object sets in addition to the container's.
     """
