@@ -237,7 +237,7 @@ _IMAGE = lazy(r"(?:[\w.-]+(?::\d+)?/)*sglang[\w.-]*:v?\d[\w.-]*")
 _PIN = lazy(r"sglang(?:\[[\w,-]+\])?==(?P<version>\d+(?:\.\d+)+(?:\.?post\d+|rc\d+)?)")
 _SHELL_OPTION = frozenset({"-c", "-lc"})
 _VERSION = "--version"
-"""Option that starts nothing."""
+"""Option that only shows a version and starts no server."""
 
 
 def read_python(text: str, shown: str) -> Reading:
@@ -431,7 +431,7 @@ def _longest(texts: Sequence[PythonText]) -> list[PythonText]:
 
 
 def _image(tree: ast.Module) -> str | None:
-    """Return the only SGLang image or release in the program; None for none or several."""
+    """Return the program's SGLang image or release; None unless it has exactly one."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 300:

@@ -441,7 +441,7 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _assigned_once(tree: ast.Module) -> set[str]:
-    """Return the names that the module assigns once, and no function assigns."""
+    """Return the names that the module assigns once and no function assigns."""
     counts: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):

@@ -456,7 +456,7 @@ class PythonEvaluator:
         return PythonText((WordPiece(text, source, 0, quoted=True),), value, is_text=False)
 
     def _either(self, node: ast.IfExp, depth: int) -> PythonValue:
-        """Return `[…] if condition else []` as a list under a condition; else unknown."""
+        """Return `[…] if condition else []` as a conditional list; other values are unknown."""
         found = self.value(node.body, depth + 1)
         other = self.value(node.orelse, depth + 1)
         if isinstance(found, PythonList) and isinstance(other, PythonList):

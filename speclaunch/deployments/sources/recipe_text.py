@@ -1,4 +1,4 @@
-"""Write a recipe as YAML, using speclaunch's group options if they have the same values.
+"""Write a recipe as YAML, with speclaunch's group options for the values that they set.
 
 `value_of` converts a script's word. Variables become OmegaConf's `${oc.env:…}`, or speclaunch's
 `${env_or:…}` if the default also applies to an empty variable.
@@ -79,7 +79,7 @@ def recipe_text(
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML dumper that quotes texts which only OmegaConf reads as numbers (`1e3`)."""
+    """YAML dumper that quotes strings that only OmegaConf reads as numbers (`1e3`)."""
 
 
 _Dumper.add_implicit_resolver(
@@ -103,7 +103,7 @@ def scalar(value: Any) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    """Escape `${…}` in texts, so OmegaConf does not interpolate it."""
+    """Escape `${…}` in strings, so OmegaConf does not interpolate it."""
     if isinstance(value, Interpolation):
         return str(value)
     if isinstance(value, str):
@@ -116,7 +116,7 @@ def _escaped(value: Any) -> Any:
 
 
 class Interpolation(str):
-    """Text whose `${…}` is an interpolation of OmegaConf."""
+    """String whose `${…}` is an OmegaConf interpolation."""
 
     __slots__ = ()
 
@@ -127,7 +127,7 @@ def group_option(group: str, name: str) -> Mapping[str, Any]:
 
 
 def options_with(group: str, key: str, value: Any) -> Mapping[str, Any]:
-    """Return all values of a shipped group's options that set `key` to this value."""
+    """Return the merged settings of a shipped group's options that set `key` to `value`."""
     found: dict[str, Any] = {}
     for name in _options(group):
         values = _option(group, name)
@@ -154,7 +154,7 @@ def _fitting(group: str, values: Mapping[str, Any]) -> str | None:
 
 
 def _same(value: Any, other: Any) -> bool:
-    """True if the values and their types are equal: 1 is not true."""
+    """True if the values are equal; 1 does not equal true."""
     return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
 
 
@@ -184,7 +184,7 @@ def _option(group: str, name: str) -> dict[str, Any]:
 
 
 def filled_in(text: str) -> str:
-    """Return a text with each `???` as an unset variable: unknown instead of missing."""
+    """Return a text with each `???` replaced by an unset, and thus unknown, variable."""
     return _OPEN.sub("${oc.env:SPECLAUNCH_OPEN}", text)
 
 
@@ -259,7 +259,7 @@ def _from_environment(text: str, depth: int = 0) -> str | None:
 
 
 def closing(text: str, at: int) -> int | None:
-    """Return the end of a `${…}`, including nested expansions; None if it is not closed."""
+    """Return the offset of the `}` that closes the `${` before `at`; None if not closed."""
     depth = 1
     for index in range(at, len(text)):
         depth += (text[index] == "{" and text[index - 1] == "$") - (text[index] == "}")
@@ -275,7 +275,7 @@ def _variable(name: str, default: str | None = None, filled: bool = False) -> st
 
 
 def _quoted(text: str) -> str:
-    """Quote a text in OmegaConf's grammar, so that 0.80 and true remain texts."""
+    """Quote a string in OmegaConf's grammar, so that 0.80 and true remain strings."""
     if _BARE.fullmatch(text):
         return text
     body = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${")

@@ -55,8 +55,8 @@ def from_recipe(
 ) -> Request:
     """Return the request of a recipe, rendered for the version of `catalogue`.
 
-    `inherited` is the environment that the engine inherits from speclaunch. The recipe overrides
-    its engine variables.
+    `inherited` is the environment that the engine inherits from speclaunch. The recipe's variables
+    override it.
     """
     found, unset = _command_words(recipe, rendered, catalogue)
     names = {
@@ -156,7 +156,7 @@ def from_recipe(
 def _command_words(
     recipe: Recipe, rendered: RenderedArgs, catalogue: Catalogue
 ) -> tuple[EffectiveWords, set[str]]:
-    """Return the tokens of a recipe and its `config` file, and the unknown arguments' names.
+    """Return the tokens of a recipe and its `config` file, and the unset arguments' names.
 
     The file is opened as in a launch.
     """
@@ -179,7 +179,7 @@ def _command_words(
 
 
 def _literal(*values: str) -> str | None:
-    """Return the joined recipe text of values; None if none is from the environment."""
+    """Return the joined recipe text of values; None if no value is from the environment."""
     if not any(isinstance(value, FromEnvironment) for value in values):
         return None
     return "".join(v.literal if isinstance(v, FromEnvironment) else v for v in values)
@@ -249,8 +249,8 @@ def _unread(
 ) -> dict[str, str]:
     """Return the arguments that rejected flags probably mean, each with the reason.
 
-    `refused` contains pairs of a rejected text and its flag. Explicit arguments are excluded for
-    misspelled flags.
+    `refused` contains pairs of a rejected text and its flag. A misspelled flag never means an
+    argument that is set explicitly.
     """
     found: dict[str, str] = {}
     for written, flag in refused:
@@ -341,8 +341,8 @@ def meant_by(flag: str, catalogue: Catalogue) -> tuple[str, ...]:
     """Return the destinations of the arguments that `flag` probably means.
 
     A flag that the version knows means its argument, whose value was rejected. A shortened flag
-    means all flags that begin with it. An older or newer name means that argument. Any other flag
-    means similar flags. Empty if the version has no similar flag.
+    means all flags that begin with it. A name from another release means its argument. Any other
+    flag means similar flags. Empty if the version has no similar flag.
     """
     return tuple(dict.fromkeys(_destinations(flag.partition("=")[0], catalogue)))
 

@@ -153,7 +153,7 @@ class _Arguments:
 def _pairs(
     root: yaml.MappingNode, arguments: _Arguments
 ) -> list[tuple[str, yaml.ScalarNode, yaml.Node]]:
-    """Return every key, including duplicates. Merged keys come first, as in PyYAML."""
+    """Return every entry, including duplicates. Merged entries come first, as in PyYAML."""
     own: list[tuple[str, yaml.ScalarNode, yaml.Node]] = []
     for key, value in root.value:
         if isinstance(key, yaml.ScalarNode) and key.tag == "tag:yaml.org,2002:merge":
