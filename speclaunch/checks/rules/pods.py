@@ -81,8 +81,8 @@ _FIRST: Mapping[int | None, tuple[int, int]] = {
     120: (12, 8),
     121: (12, 9),
 }
-"""First CUDA release that compiles for a GPU generation (CUDA toolkit release notes: sm_100 and
-sm_120 in 12.8, sm_103 and sm_121 in 12.9)."""
+"""First CUDA release that supports each GPU, by compute capability (CUDA toolkit release notes:
+sm_100 and sm_120 in 12.8, sm_103 and sm_121 in 12.9)."""
 
 
 @rule("SPL862")
@@ -224,11 +224,11 @@ def gpu_requests(plan: Plan) -> Iterator[Verdict]:
 _GIB = 1 << 30
 _GB = 10**9
 PROCESS = 1.5
-"""Minimum GiB of a scheduler process: the CPU engine with a 1 MB model has 1.5 GB resident; CUDA
-and NCCL add to it."""
+"""Minimum host memory of a scheduler process, in GiB. The CPU engine uses 1.5 GB with a 1 MB model;
+CUDA and NCCL need more."""
 _POOLS = (("hicache_size", True), ("cpu_offload_gb", False))
-"""Arguments that reserve GB of host memory for each rank. True if the argument requires the
-enable_hierarchical_cache switch."""
+"""Arguments that set the host memory for each rank, in GB. True: the argument has an effect only
+with `enable_hierarchical_cache`."""
 
 
 @rule("SPL865")

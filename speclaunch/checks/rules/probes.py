@@ -77,7 +77,7 @@ _PERIOD, _FAILURES = 10, 3
 
 
 class _Budget(NamedTuple):
-    """A probe, its seconds until it kills a failing container, and its settings' places."""
+    """A probe, the seconds until it kills a failing container, and the places of its settings."""
 
     seconds: float
     probe: Probe

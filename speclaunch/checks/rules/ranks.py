@@ -73,10 +73,7 @@ def _context(plan: Plan) -> ServerContext | None:
 
 
 def is_disaggregated(router: Router) -> bool | None:
-    """True if a router is configured for prefill and decode; None if its options do not show it.
-
-    A recipe's router is configured by the renderer.
-    """
+    """True if a router is configured for prefill and decode; None if its options do not show it."""
     option = router.options.get(_SWITCH)
     if option is not None and option.known:
         return str(option.value).lower() != "false"
@@ -144,7 +141,7 @@ _BOOTSTRAP = "disaggregation_bootstrap_port"
 
 @rule_across("SPL828", compares=has_router)
 def router_ports(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report a router whose ports differ from those its servers listen on."""
+    """Report a router that expects its servers on ports that they do not listen on."""
     for found in routed(plans):
         for upstream in found.router.upstreams:
             servers = [plan for plan in found.plans if _fits(plan, upstream)]
@@ -202,7 +199,7 @@ def is_of_several(plan: Plan) -> bool:
 
 
 def servers(plans: Sequence[Plan]) -> Iterator[tuple[Plan, ...]]:
-    """Yield the commands of each server with one command per host.
+    """Yield the commands of each server that has one command per host.
 
     A file may group these commands (leader and worker of one role). Otherwise they follow each
     other in one file, for one model, and each rank 0 begins another server.
@@ -254,12 +251,12 @@ def _home(plan: Plan) -> tuple[Any, ...]:
 
 
 def _runs_on_all(nodes: Setting | None) -> bool:
-    """True if one command runs on all hosts of a server, because its object has several hosts."""
+    """True if the platform runs one command on several hosts of a server."""
     return nodes is not None and nodes.known and isinstance(nodes.value, int) and nodes.value > 1
 
 
 def _begins(plan: Plan, others: Sequence[Plan]) -> bool:
-    """True if a command begins a new server: it has rank 0, or one of the ranks is unknown."""
+    """True if a command begins a server: its rank is 0, or it or the previous rank is unknown."""
     last = others[-1].value_or_none(RANK)  # same either way: an unknown rank begins a server
     rank = plan.value_or_none(RANK)
     return not isinstance(rank, int) or not isinstance(last, int) or rank == 0
@@ -387,7 +384,7 @@ def _rank(plan: Plan) -> int | None:
 
 
 def _fixed(plan: Plan) -> Iterator[Verdict]:
-    """Report values in a recipe that differ from host to host."""
+    """Report a recipe that fixes the rank of a host."""
     name = RANK
     if plan.is_set(name) and plan.place(name).path != COMMAND_LINE:
         yield Verdict(

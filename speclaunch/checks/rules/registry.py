@@ -1,4 +1,4 @@
-"""All rules, advisories and codes that lint reports without a rule, and selections of them."""
+"""All rules, advisories and other codes that lint reports, and the selection of rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from speclaunch.core import COMMAND_LINE, InputError, Place, Problem
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Return the rules of the table and the advisories, each in the order of their codes."""
+    """Return the rules of the table, then the advisories, each group in code order."""
     from speclaunch.checks.advisory import advisory_rules  # noqa: PLC0415  a page needs none
 
     return (*RULES, *advisory_rules())
@@ -51,7 +51,7 @@ def is_selected(code: str, select: tuple[str, ...] = (), ignore: tuple[str, ...]
 
 
 def _longest(code: str, prefixes: tuple[str, ...]) -> int:
-    """Return the length of the longest prefix of a code; -1 if there is none."""
+    """Return the length of the longest prefix that matches a code; -1 if none does."""
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)
 
 
@@ -92,7 +92,7 @@ def known_codes() -> tuple[str, ...]:
 
 
 def codes(option: str, values: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the codes or code prefixes of an option.
+    """Return the rule codes or prefixes in the values of an option.
 
     Raises InputError for an unknown code.
     """

@@ -1,4 +1,4 @@
-"""Rules about prefill and decode: one server's role, several servers, or one GPU."""
+"""Rules about prefill and decode: in one server, on one GPU, and across servers."""
 
 from __future__ import annotations
 
@@ -155,15 +155,16 @@ def prefill_round_robin(plan: Plan) -> Iterator[Verdict]:
 
 _BACKEND = "disaggregation_transfer_backend"
 _OTHER_SIDE = ("disaggregation_decode_tp", "disaggregation_decode_dp")
-"""Prefill arguments about the decode server, which decode must not set (up to 0.5.9)."""
+"""Arguments with which prefill describes the decode server. Up to 0.5.9 decode must not
+set them."""
 _CARRIES_CACHE = (("<0.5.12", ("nixl",)), ("<0.5.14", ("nixl", "mooncake")))
-"""Transfer backends that the radix cache of a decode server requires; later releases refuse
-`fake`."""
+"""Transfer backends that the radix cache of a decode server requires, by release. Later releases
+refuse `fake`."""
 
 
 @rule("SPL268")
 def disaggregation_role(plan: Plan) -> Iterator[Verdict]:
-    """Report arguments that a disaggregated server's role refuses."""
+    """Report arguments that do not fit a disaggregated server's role."""
     mode = plan.value("disaggregation_mode")
     if mode == "prefill":
         yield from _as_prefill(plan)
@@ -254,8 +255,8 @@ class RolePair(Struct, frozen=True):
     decode: Plan
     prefills: tuple[Plan, ...]
     is_grouped: bool
-    """True if a file groups the servers. Otherwise a verdict requires that all prefill servers
-    differ, because any of them may be the partner."""
+    """True if a file groups the servers. Otherwise any prefill server may be the partner, so a
+    verdict requires that all of them conflict with the decode server."""
 
 
 def mode(plan: Plan) -> str | None:
@@ -403,8 +404,8 @@ def role_kv_dtype(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 _ROLE_KV_DTYPE_COMPARED = ">=0.5.10"
 """Releases whose decode server compares dtype names when it first meets a prefill server."""
 _WIDE = ("auto", "bf16", "bfloat16")
-"""Dtypes that releases without this comparison treat alike: all have two bytes (`auto` for nearly
-every checkpoint)."""
+"""Dtypes that earlier releases treat alike: all have two bytes (`auto` for nearly every
+checkpoint)."""
 
 
 def _conflict_of_role_kv_dtype(prefill: Plan, decode: Plan) -> Conflict | None:
@@ -482,7 +483,7 @@ def _library(plan: Plan) -> str:
 
 @rule_across("SPL824", compares=is_side)
 def role_attention_ranks(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report prefill and decode servers with incompatible attention ranks."""
+    """Report prefill and decode servers with incompatible attention rank counts."""
     return conflicts(plans, _conflict_of_role_attention_ranks)
 
 
@@ -535,7 +536,7 @@ def _is_latent(plan: Plan) -> bool:
 
 @rule_across("SPL825", compares=is_side)
 def role_pipeline_stages(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report decode servers whose pipeline stages differ from prefill's."""
+    """Report decode servers whose pipeline stage count is neither 1 nor prefill's."""
     return conflicts(plans, _conflict_of_role_pipeline_stages)
 
 

@@ -432,7 +432,7 @@ def _common(plan: Plan) -> dict[str, Setting]:
 
 
 _KEYS = ("api-key", "control-plane-api-keys")
-"""Options whose readers store the place of a value, never the value."""
+"""Secret options. Only the place of a value is stored, never the value."""
 
 
 @rule_across("SPL884")
@@ -459,7 +459,7 @@ def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 @rule("SPL885")
 def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
-    """Report a scrape of a server that exports no metrics."""
+    """Report a metrics scrape that fails: metrics are off, or its port or path is wrong."""
     if not plan.request.serves_http or not in_kubernetes(plan):
         return
     for scrape in context_of(plan).pod.scrapes:

@@ -76,7 +76,7 @@ _HIGHEST = 65535
 
 @rule("SPL803")
 def impossible_port(plan: Plan) -> Iterator[Verdict]:
-    """Report a port outside of 1 to 65535."""
+    """Report a port outside the range 1 to 65535."""
     for name in _PORTS:
         value = plan.user_value(name)
         if value is None or 0 < int(value) <= _HIGHEST:
@@ -142,7 +142,8 @@ _HANDS_OVER_NOTHING = "NGRAM"
 """Algorithm without a draft KV cache or hidden states to transfer: decode may use it alone."""
 _ALGORITHM = "speculative_algorithm"
 _CHECKED = ">=0.5.15"
-"""Releases in which prefill and decode that speculate differently fail; up to 0.5.14 they run."""
+"""Releases in which prefill and decode servers fail if they speculate differently. Up to 0.5.14
+they run."""
 
 
 @rule_across("SPL806", compares=is_side)

@@ -450,7 +450,7 @@ def _fallback(plan: Plan, topk: int) -> Verdict:
 
 @rule("SPL202")
 def spec_v2_auto_topk(plan: Plan) -> Iterator[Verdict]:
-    """Report SpecV2 with a tree that the engine chose but SpecV2 cannot verify, up to 0.5.12."""
+    """Report SpecV2 with a tree that the engine chose. Up to 0.5.12 it verifies only chains."""
     if plan.is_set("speculative_eagle_topk"):
         return
     if not spec_v2.would_run(plan):

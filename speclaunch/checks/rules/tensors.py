@@ -1,4 +1,4 @@
-"""Compare the files of a checkpoint with what the engine loads."""
+"""Rules that compare a checkpoint's files with what the engine loads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Subject(Struct, frozen=True):
 
     @property
     def headers(self) -> Mapping[str, TensorHeader]:
-        """Tensors by name. Raises UnknownValueError if a file's header could not be read."""
+        """Tensor headers by name. Raises UnknownValueError if a file's header could not be read."""
         headers = self.tensors.headers
         if headers.unread is not None:
             raise UnknownValueError(f"{self.checkpoint.name}: {headers.unread}")
@@ -56,7 +56,7 @@ class Subject(Struct, frozen=True):
         return compare(self.loader, self.headers, plain=plain)
 
     def loaded(self) -> list[str]:
-        """Return the tensors that the class uses; all tensors if its loader is unknown."""
+        """Return the names of tensors that the class uses; all names if its loader is unknown."""
         if self.loader is None:
             return list(self.headers)
         compared = self.compared()
@@ -149,8 +149,9 @@ _CUT = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"), 0),
     **dict.fromkeys(("o_proj", "down_proj"), 1),
 }
-"""Sharded matrices, and the axis along which each rank reads its shard. A longer matrix is
-cut (0.5.23 layers/linear.py:864-872, 1523, 1695; `narrow` in 0.4.6.post5 layers/linear.py:634)."""
+"""Sharded matrices, and the axis along which each rank reads its shard. A matrix that is
+too long is cut (0.5.23 layers/linear.py:864-872, 1523, 1695; `narrow` in 0.4.6.post5
+layers/linear.py:634)."""
 _FILLED = ("gate_proj", "up_proj", "o_proj", "down_proj")
 """Matrices that are padded with zeros if they are too short (`pad_or_narrow_weight`)."""
 _FILLS = ">=0.5.3"
@@ -287,7 +288,7 @@ def token_map(plan: Plan) -> Iterator[Verdict]:
 
 
 def _ids(found: Subject, name: str) -> tuple[int, ...] | None:
-    """Return the integers of a map, with or without `model.` before its name; None if absent."""
+    """Return the integers of the map `name`, else of `model.NAME`; None if neither exists."""
     for known in (name, f"model.{name}"):
         if known in found.headers and len(found.headers[known].shape) == 1:
             return found.tensors.integers(known)

@@ -31,7 +31,7 @@ def number(plan: Plan, name: str) -> int | None:
 
 
 def tree_capacity(steps: int, topk: int) -> int:
-    """Return the maximum token count of a draft tree for verification, including the target's own.
+    """Return the maximum number of tokens to verify in a draft tree, including the target's token.
 
     The first step scores `topk` tokens, each later step `topk` for each of `topk` branches
     (select_top_k_tokens in 0.4.6 speculative/eagle_utils.py to 0.5.23 speculative/spec_utils.py).
@@ -96,7 +96,7 @@ def verifying_backend(plan: Plan) -> str | None:
 
 
 def runs_on(plan: Plan, backend: str, phases: tuple[int, ...] = (0, 1)) -> bool:
-    """True if prefill (0) or decode (1) runs on a backend.
+    """True if one of `phases` (0: prefill, 1: decode) runs on `backend`.
 
     Raises UnknownValueError only if no known phase runs on it and a phase is unknown.
     """
@@ -151,16 +151,17 @@ def page_size(plan: Plan) -> int:
 
 
 EAGLE3_DRAFTS = {"LlamaForCausalLMEagle3": ">=0.4.6", "Eagle3DeepseekV2ForCausalLM": ">=0.5.12"}
-"""EAGLE-3 draft classes: they have `hot_token_id`, which the EAGLE3 worker reads."""
+"""EAGLE-3 draft classes and their releases. They have `hot_token_id`, which the EAGLE3 worker
+reads."""
 EAGLE_HEADS = (
     "LlamaForCausalLMEagle",
     "Qwen2ForCausalLMEagle",
     "MistralForCausalLMEagle",
     "MistralLarge3ForCausalLMEagle",
 )
-"""EAGLE-2 drafts: they use the target's embedding, output head and hidden states."""
+"""EAGLE-2 draft classes: they use the target's embedding, output head and hidden states."""
 _TRANSFORMERS = "TransformersForCausalLM"
-"""Class that runs models by their implementation in Transformers."""
+"""Class that runs a model with its implementation in Transformers."""
 LLAMA_LIKE = (
     *("LlamaForCausalLM", "LlamaForCausalLMEagle", "LlamaForCausalLMEagle3", "MistralForCausalLM"),
     *("Qwen2ForCausalLM", "Qwen2ForCausalLMEagle", "Qwen3ForCausalLM"),
@@ -168,7 +169,7 @@ LLAMA_LIKE = (
 """Classes with the layers of models/llama.py, models/qwen2.py or models/qwen3.py, in every
 release."""
 _DRAFT_MARKS = ("eagle", "mtp", "nextn", "assistant")
-"""Parts of the names of draft classes (in any case)."""
+"""Substrings that identify the name of a draft class, in any case."""
 DELEGATING = ("MiniCPMV", "Mistral3ForConditionalGeneration")
 """Prefixes of classes that delegate missing attributes to the wrapped model (`__getattr__`)."""
 
@@ -255,7 +256,7 @@ def pair(plan: Plan) -> tuple[Checkpoint, Checkpoint] | None:
 
 
 def llama_like(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
-    """Yield the models with Llama-like layers, by the argument that names each."""
+    """Yield the argument and checkpoint of each model with Llama-like layers."""
     models = [("model_path", plan.facts.target)]
     if own_path(plan) is not None:
         models.append(("speculative_draft_model_path", plan.facts.draft))
@@ -323,7 +324,7 @@ def known_drafts(plan: Plan) -> str:
 
 
 KEYS_OF_A_COMMAND = ("api_key", "admin_api_key")
-"""Secret arguments that a process list also shows if a command contains their values."""
+"""Secret arguments whose values a process list shows if a command contains them."""
 
 
 def written_secrets(plan: Plan) -> tuple[RequestedValue, ...]:
