@@ -1,4 +1,4 @@
-"""Files to lint below the named paths, and each file's settings from options and configuration."""
+"""Files to lint, and the settings of each from the command line and configuration files."""
 
 from __future__ import annotations
 
@@ -78,20 +78,20 @@ _LOCK = re.compile(rb"^lock:", re.M)
 _HEAD = 8192
 _GITIGNORE = ".gitignore"
 _MOST_BYTES_UNREAD = 1 << 20
-"""Maximum bytes of a file without a reader; a larger file is assumed to be data."""
+"""Maximum size in bytes of a file without a reader; larger files are assumed to be data."""
 _START = lazy(
     r"\bsglang\.launch_server\b|\bdynamo\.sglang\b|\bsglang_router\.launch_server\b"
     r"|\bsglang[\"']?,?\s+[\"']?serve\b|\b(?:sgl|sglang)\.Engine\("
 )
 _NO_START = lazy(r"\s*(?:#|//|;|\"\"\"|\*)|.*\b(?:pkill|pgrep|grep|killall|echo|printf)\b")
-"""A comment, or a line that stops, searches for or mentions a server."""
+"""Pattern of comments, and of lines that stop, search for or mention a server."""
 
 
 class FoundFile(Struct, frozen=True):
-    """File to read."""
+    """File to lint."""
 
     path: str
-    """Path as the user named it or its directory; `-`: standard input."""
+    """Path that the user named, or a path below a named directory; `-`: standard input."""
     is_named: bool = False
     """True if the file is reported even without deployments."""
     is_unread: bool = False
@@ -104,13 +104,13 @@ def find_files(
     *,
     only_deployments: bool = False,
 ) -> Iterator[FoundFile]:
-    """Yield the files to read: named files, and files below named directories.
+    """Yield the files to lint: named files, and files below named directories.
 
     A lock is left out if its recipe is also read, because a recipe is checked with its lock.
 
-    Below a directory, files must mention a server and must not be excluded. With
-    `only_deployments`, named files are filtered in the same way, but without Git's ignore rules,
-    for tools that pass every changed file.
+    Below a directory, files must mention a server and must not be excluded. `only_deployments`
+    filters named files in the same way, but without Git's ignore rules. Tools that pass every
+    changed file use it.
     """
     for found in _found(paths, left_out, only_deployments=only_deployments):
         if not (found.path.endswith(".lock.yaml") and _is_with_recipe(found, paths)):
@@ -163,7 +163,7 @@ def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
 
 
 def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
-    """Yield a file that has to be read or reported, because it mentions a server.
+    """Yield the file if it has to be read or reported, because it mentions a server.
 
     A link is followed only if its target is below `root`, so a repository cannot direct reports or
     fixes to files outside it.
@@ -194,13 +194,13 @@ def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
 
 
 def mentions_a_server(data: bytes) -> bool:
-    """True if a file may concern a server."""
+    """True if a file's content may concern a server."""
     is_program = b"\0" in data[:_HEAD]  # compiled programs can mention a server, too
     return not is_program and _OF_INTEREST.search(data) is not None
 
 
 def starts_a_server(text: str) -> bool:
-    """True if a line of a text appears to start a server."""
+    """True if a line of `text` appears to start a server."""
     if _START.search(text) is None:
         return False
     return any(_START.search(line) and not _NO_START.match(line) for line in text.splitlines())
@@ -227,7 +227,7 @@ def _suffix(name: str) -> str:
 
 
 def _data(file: str) -> bytes:
-    """Return a file's content; if unreadable, a text that makes the reader report why."""
+    """Return a file's content; if unreadable, bytes that make the reader report why."""
     data = read_or_none(file)
     return b"sglang.launch_server" if data is None else data
 
@@ -255,7 +255,7 @@ class LintSettings(Struct, frozen=True):
 
     @property
     def cache_key(self) -> str:
-        """Text of the settings that affect a file's findings, not of those that filter them."""
+        """Text of the settings that affect a file's findings, without those that only hide them."""
         parts = (self.versions, self.hardware, self.config_dirs, self.select, self.ignore)
         return repr((*parts, self.models, self.assume, self.project, self.overrides_pins))
 
@@ -363,8 +363,8 @@ class Configuration:
 
 
 def _baseline(setting: PlacedText | None) -> Path | None:
-    """Return the baseline that a project file names; None without a setting. Raises InputError if
-    it is outside the project."""
+    """Return the path of a project file's baseline; None if not set. Raises InputError if it is
+    outside the project."""
     if setting is None:
         return None
     path = Path(setting.text)
@@ -375,7 +375,7 @@ def _baseline(setting: PlacedText | None) -> Path | None:
 
 
 class Options(Struct, frozen=True):
-    """Options of a file check: `configuration.LintSettings` with rules and facts resolved."""
+    """Options of a file check: `LintSettings` with its rules and sources of facts resolved."""
 
     lookup: Lookup
     rules: tuple[Rule, ...]
@@ -384,14 +384,14 @@ class Options(Struct, frozen=True):
     selected_codes: frozenset[str] | None = None
     """Selected rule codes, or None for all. Needed to detect unused ignore comments."""
     installed: Callable[[], str | None] = installed_engine
-    """Function that returns the catalogue of the installed engine."""
+    """Function that returns the catalogue of the installed engine; None if there is none."""
     asker: EngineQuerier | None = None
     """Querier of the engines themselves; None disables the engine check."""
     overrides_pins: bool = False
     """True if `versions` come from the command line and override a recipe's pin."""
 
     def selects(self, code: str) -> bool:
-        """True if findings of a code are reported."""
+        """True if findings with this code are reported."""
         return self.selected_codes is None or code in self.selected_codes
 
 

@@ -150,7 +150,7 @@ _MOST_CHECKED = 6
 newest five that reject the fewest arguments, and the oldest such release."""
 
 _Key = tuple[str, Place]
-"""Rule code and place of an error; its message differs between releases."""
+"""Rule code and place of an error, without its message, which differs between releases."""
 
 
 def with_other_releases(
@@ -160,8 +160,9 @@ def with_other_releases(
     lookup: Lookup,
     rules: Iterable[Rule],
 ) -> tuple[Finding, ...]:
-    """Return the findings of a deployment at the newest release. Errors absent from some of the
-    releases `others` (ascending) become warnings. `request` returns the deployment in a release."""
+    """Return a deployment's findings at the newest release. Errors that some older release does
+    not have become warnings. `others`: the older releases, ascending. `request` returns the
+    deployment in a release."""
     errors = _keys(findings)
     if not errors or not others:
         return tuple(findings)
@@ -188,8 +189,8 @@ def _taken(
     lookup: Lookup,
     rules: Sequence[Rule],
 ) -> tuple[frozenset[_Key], str, str] | None:
-    """Return the errors in all releases, and the first and last release of the newest range without
-    other errors. None if all releases have every error, or there is no such range."""
+    """Return the errors that all releases have, and the first and last release of the newest range
+    without other errors. None if all releases have every error, or there is no such range."""
 
     @cache
     def refused(version: str) -> frozenset[Place]:

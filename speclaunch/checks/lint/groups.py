@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SUFFIX = ".yaml"
 """The only suffix that Hydra accepts."""
 _PACKAGE = lazy(r"^#\s*@package\b", 8)
-"""Package comment at the start of a group's file; 8 is re.MULTILINE."""
+"""Pattern of the package comment in a group's file; 8 is re.MULTILINE."""
 
 
 def is_group(file: FoundFile) -> bool:
@@ -39,8 +39,8 @@ def recipes_with(
     config_dirs: Callable[[str], tuple[Path, ...]],
     left_out: Callable[[], LeftOut] | None,
 ) -> Iterator[FoundFile]:
-    """Yield the recipes that choose a group's file: those below the directory that contains its
-    groups directory, else those in its repository."""
+    """Yield the recipes that choose a group's file. The entire repository is searched only if none
+    is found below the parent of the groups directory."""
     path = Path(os.path.realpath(group))
     for top in _tops(path):
         shown = os.path.relpath(top)
@@ -86,14 +86,14 @@ def _chooses(recipe: str, group: Path, config_dirs: Callable[[str], tuple[Path, 
 
 def has_ignores(group: str) -> bool:
     """True if a group's file may contain ignore comments. Linting all its recipes shows which
-    of them are used."""
+    comments are used."""
     return "speclaunch:" in _text(group)
 
 
 def unused_in(
     group: str, checked: Iterable[CheckedFile], selected: frozenset[str] | None
 ) -> tuple[Finding, ...]:
-    """Return findings about ignore comments in a group's file. Use by any recipe counts.
+    """Return findings about a group's ignore comments. A comment is used if any recipe uses it.
 
     `selected`: the codes that were checked; None for all.
     """
@@ -113,8 +113,8 @@ def unused_in(
 def result_of_group(
     group: str, recipes: Iterable[FileResult], more: tuple[Finding, ...] = ()
 ) -> FileResult:
-    """Return the result of a group's file: the findings of its recipes about it, and `more`.
-    Without either, the result reports that the file was not checked."""
+    """Return the result of a group's file: its recipes' findings about it, and `more`. Without
+    recipes or `more`, the file is reported as not checked."""
     resolved = os.path.realpath(group)
     reports = [_of_group(report, resolved) for recipe in recipes for report in recipe.reports]
     if not reports:

@@ -54,8 +54,8 @@ class LeftOut:
         return found
 
     def is_excluded(self, path: str) -> bool:
-        """True if a file named by a program, not by the user, is excluded. Git's ignores do not
-        apply, because a file added to Git despite them is intended."""
+        """True if a file named by a program, not by the user, is excluded. Git's ignore rules do
+        not apply, because files can be added to Git despite them."""
         resolved = os.path.realpath(path)
         excluded = self.excluded(os.path.dirname(resolved))  # noqa: PTH120
         return any(exclusion.match(resolved) for exclusion in excluded)
@@ -113,8 +113,8 @@ class Below:
 
 
 def _git_above(directory: str) -> list[Patterns] | None:
-    """Return the patterns between a work tree's top and a directory; empty if the directory itself
-    is ignored, because the user named it. None outside work trees."""
+    """Return the Git patterns above a directory; None outside work trees. Empty if they ignore the
+    directory itself, because the user named it."""
     folders = [directory, *map(str, Path(directory).parents)]
     top = next((n for n, folder in enumerate(folders) if os.path.lexists(f"{folder}/.git")), None)
     if top is None:
@@ -134,8 +134,8 @@ def _own(directory: str) -> list[Patterns]:
 
 
 def _from(git: str, top: str) -> list[Patterns]:
-    """Return the patterns of a repository's `info/exclude`; a linked work tree uses the
-    repository's."""
+    """Return the patterns of a repository's `info/exclude`, which also applies to its linked work
+    trees."""
     if os.path.isfile(git):  # noqa: PTH113
         try:
             gitdir = read_regular(git).decode().partition("gitdir:")[2].strip()
@@ -148,7 +148,7 @@ def _from(git: str, top: str) -> list[Patterns]:
 
 
 def _read(path: str, folder: str) -> list[Patterns]:
-    """Return the patterns of a file; none if it cannot be read."""
+    """Return the patterns in a file; empty if it cannot be read."""
     try:
         texts = read_regular(path).decode("utf-8", "replace").splitlines()
     except OSError:
@@ -179,15 +179,15 @@ _ALL, _ALL_DIRECTORIES = ".", "(?P<ps_d>/)"
 
 
 class Patterns:
-    """Patterns relative to an absolute directory without links."""
+    """Patterns relative to a directory, whose path is absolute and has no links."""
 
     def __init__(self, folder: str, texts: Sequence[str]) -> None:
         self.folder = folder.rstrip(os.sep) + os.sep
         self._spec = patterns(texts)
 
     def decides(self, path: str, *, is_directory: bool = False) -> bool | None:
-        """Return the decision of the patterns for an absolute path, or None if no pattern matches
-        it. As in Git, callers check from the top down and do not enter matched directories."""
+        """True if the patterns exclude an absolute path, False if they include it again, None if
+        none matches. As in Git, callers check from the top down and skip excluded directories."""
         below = self._below(path, is_directory)
         if below is None:
             return None

@@ -119,7 +119,7 @@ class LintRun(Struct):
     def _groups(self, found: Sequence[FoundFile]) -> dict[str, FileResult]:
         """Return the results of group files, checked through their recipes.
 
-        Files named by the user have all findings, others only those about their comments.
+        Files named by the user get all findings, others only those about their comments.
         """
         candidates = [file for file in found if _may_be_group(file)]
         if not candidates:
@@ -157,7 +157,7 @@ class LintRun(Struct):
                 yield found
 
     def _checked_again(self, file: FoundFile) -> CheckedFile | None:
-        """Return a file, checked without the cache; None if it has no deployments."""
+        """Check a file without the cache; return None if it has no deployments."""
         from speclaunch.checks.lint.collect import read_found  # noqa: PLC0415
         from speclaunch.checks.lint.run import check, result_of  # noqa: PLC0415
 
@@ -225,7 +225,7 @@ class LintRun(Struct):
         return result
 
     def read_again(self, shown: str) -> tuple[LintedFile | None, LintSettings]:
-        """Return a file, read again by the path in its report, and its settings."""
+        """Return a file, reread by its reported path (None: see `read_found`), and its settings."""
         from speclaunch.checks.lint.collect import read_found  # noqa: PLC0415
 
         file = FoundFile(STDIN if shown == STDIN_SHOWN else shown, is_named=True)
@@ -253,8 +253,8 @@ class LintRun(Struct):
         return result_of(check(source, self.options(self.settings(file.path))))
 
     def processes(self, files: int, each: int | None = None, first: int = 0) -> int:
-        """Return the number of processes for `files` files: at least `each` per process, so that
-        each process saves time. The `first` files are checked before any process starts."""
+        """Return how many processes to use for `files` files, with at least `each` files per
+        process. The `first` files are checked before any process starts."""
         if self.queries_engines:
             each = _ASKING_FILES_A_PROCESS
         if sys.platform != "linux":
@@ -270,7 +270,7 @@ def _encoded(result: FileResult) -> list[Any]:
 
 
 def _decoded(file: FoundFile, value: Any) -> FileResult:
-    """Return the result of a file from `_encoded`. Raises ValueError for other values."""
+    """Decode a result that `_encoded` returned. Raises ValueError for other values."""
     not_read, complaints, reports = convert(value, tuple[bool, int, tuple[FileReport, ...]])
     if not 0 <= complaints <= (len(reports[0].findings) if reports else 0):
         raise ValueError("not a result")

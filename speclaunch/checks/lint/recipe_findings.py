@@ -87,7 +87,7 @@ def at_the_choice(findings: Iterable[Finding], path: str) -> Iterator[Finding]:
 
 
 def _chosen_as(name: str, recipe: str) -> str | None:
-    """Return the name by which a recipe chooses a shipped file: `speculation/mtp`, `base`.
+    """Return the name by which a recipe chooses a shipped file, such as `speculation/mtp`.
 
     None for other files, and for shipped recipes.
     """

@@ -1,8 +1,8 @@
-"""Result of a lint: a report for each file and engine version, each finding once.
+"""Result of a lint run: a report for each file and engine version.
 
 Lint checks each file at each version. A finding at several versions, or in a group that many
 recipes share, is reported once. Baselines, SARIF and code quality reports identify it by a
-fingerprint. This covers the code, the path, the arguments with the user's values, and a number that
+fingerprint. It covers the code, the path, the arguments with the user's values, and a number that
 distinguishes equal findings. Without arguments, the flags and quoted names of the message replace
 them. The fingerprint omits lines, columns, wording and engine versions; places only order the
 numbers.
@@ -109,8 +109,8 @@ class CheckedFile(Struct):
 class FileResult(Struct):
     """Result of one file, independent of other files: a report for each engine version.
 
-    Without reports the file contains nothing to lint. The last `complaints` findings of the first
-    report are about the file's comments.
+    Without reports, `checked` or `not_read`, there is nothing to lint. The last `complaints`
+    findings of the first report are about the file's comments.
     """
 
     path: str
@@ -188,7 +188,7 @@ class ReportedFinding(Struct, frozen=True):
 
 
 def for_versions(finding: Finding, engines: Sequence[str]) -> str:
-    """Return the message of a finding that is shown with the versions `engines` (empty: none)."""
+    """Return a finding's message, without repeating the versions `engines` shown next to it."""
     version = f"SGLang {finding.engine} "
     message = (
         finding.message.removeprefix(f"{version}refuses this: ") if engines else finding.message
@@ -275,7 +275,7 @@ def fingerprints(findings: Iterable[Finding], root: str | os.PathLike[str] = "."
 def fingerprints_by_message(
     findings: Iterable[Finding], root: str | os.PathLike[str] = "."
 ) -> list[str]:
-    """Return the fingerprints of format 1: of code, path and message without its numbers."""
+    """Return format 1 fingerprints, which cover code, path and message without its numbers."""
     return _numbered(findings, root, lambda finding: plain(finding.message), lambda _: "")
 
 
@@ -285,7 +285,7 @@ def _numbered(
     subject: Callable[[Finding], str],
     order: Callable[[str], str],
 ) -> list[str]:
-    """Return a digest per finding: of code, path, subject, and a number in order of place."""
+    """Return each finding's digest of code, path, subject and a number in order of place."""
     base = os.path.abspath(root)  # noqa: PTH100  links are not resolved
     keyed = []
     places: dict[tuple[str, str, str], set[tuple[int, int, str]]] = {}

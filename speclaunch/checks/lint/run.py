@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 
 
 MOST_COMPARED = 200
-"""Maximum number of deployments with errors per file part to compare with other releases."""
+"""Maximum number of failing deployments in a file part to compare with other releases."""
 
 
 def check(file: LintedFile, options: Options) -> CheckedFile:
-    """Return one file, checked at all its versions. Never raises because of the file's content."""
+    """Check one file at all its versions. Never raises because of the file's content."""
     source = replace(file, recipe=file.recipe or file.rest)
     ignores = read_ignores(source.text, source.path, source.commands)
     try:
@@ -107,7 +107,7 @@ def _findings_across(
     parts: Sequence[FilePart], rules: Sequence[Rule], all_parts: Sequence[FilePart] = ()
 ) -> Iterator[tuple[FilePart, Finding]]:
     """Yield the findings of cross-file rules, each with the part that has its plan, else the first
-    of `all_parts` with its path."""
+    part in `all_parts` with its path."""
     owners = {id(plan): part for part in parts for plan in part.plans}
     by_path = {part.source.path: part for part in reversed(all_parts)}
     for plan, finding in check_together([plan for part in parts for plan in part.plans], rules):
@@ -192,7 +192,7 @@ def _check_part(part: FilePart, options: Options) -> None:
 
 
 def _request(source: LintedFile, number: int, catalogue: Catalogue) -> tuple[Request, str]:
-    """Return the request of the deployment `number`, and the hardware that it names."""
+    """Return the request of deployment `number`, and the hardware that it names."""
     if source.recipe is not None:
         recipe = source.recipe.roles[number]
         deployment = recipe.deployment
@@ -252,8 +252,8 @@ def _report(part: FilePart, ignores: Sequence[Ignore]) -> FileReport:
 
 
 def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
-    """Return the findings without repetitions: equal findings of several deployments at one place
-    are merged, and an advisory of info severity is reported once per file."""
+    """Merge equal findings of several deployments at one place. An advisory of info severity is
+    reported once per file."""
     found: dict[Hashable, Finding] = {}
     for finding in findings:
         same_place = (finding.place, finding.code, finding.message)
@@ -316,14 +316,14 @@ def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
 
 
 def _for_version(source: LintedFile, version: str, options: Options) -> LintedFile:
-    """Return a file with only the roles of its recipe for a version; unchanged if none match."""
+    """Return a file with only its recipe's roles for a version; unchanged if none match."""
     parts = () if source.recipe is None else source.recipe.parts
     roles = [role for role in parts if _is_for(role, version, options)]
     return _with_roles(source, roles) if roles else source
 
 
 def _excluding(source: LintedFile, version: str, options: Options) -> str | None:
-    """Return the versions that a recipe supports; None if `version` is one of them."""
+    """Return a recipe's required versions as text; None if `version` fits, or without a recipe."""
     if source.recipe is None:
         return None
     if any(_is_for(role, version, options) for role in source.recipe.roles):
@@ -366,8 +366,8 @@ def _unnamed(options: Options) -> EngineChoice:
 
 
 def _of_pin(recipe: Recipe, options: Options) -> EngineChoice:
-    """Return the engine for a recipe's pin: the installed engine if it fits, else the newest
-    release that fits."""
+    """Return the engine for a recipe: the declared or pinned engine, else the installed engine or
+    the newest release that fits."""
     engine = recipe.deployment.engine
     if engine.catalogue is not None:
         near = recipe.path.parent
@@ -385,5 +385,5 @@ def _newest(fitting: tuple[str, ...]) -> EngineChoice:
 
 
 def _resolved(found: ResolvedVersion) -> EngineChoice:
-    """Return the choice of a version. A post-release in place of its release needs no note."""
+    """Return the choice of a version. A post-release that replaces its release needs no note."""
     return EngineChoice(found.held, note=None if is_of_its_line(found) else found.note)

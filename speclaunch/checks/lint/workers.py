@@ -82,7 +82,7 @@ class _Pool(Generic[T]):
         self._waiting.close()
 
     def _end(self, reading: int) -> int:
-        """Close a pipe and wait for its process; return the wait status."""
+        """Close a pipe and kill its process; return the wait status."""
         child, status = self._children.pop(reading), 0
         os.close(reading)
         with contextlib.suppress(ProcessLookupError):
@@ -146,7 +146,7 @@ def _serve(items: Sequence[T], work: Callable[[T], bytes], numbers: range, pipe:
 
 
 def _take(begun: bytearray, answers: dict[int, Answer]) -> Iterator[int]:
-    """Remove the complete answers from a process's output; yield their numbers."""
+    """Move complete answers from a process's output to `answers`; yield their numbers."""
     while len(begun) >= _HEAD.size:
         number, length = _HEAD.unpack_from(begun)
         end = _HEAD.size + length
