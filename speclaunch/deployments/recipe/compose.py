@@ -53,16 +53,16 @@ _MOST_DEEP = 12
 _RESERVED = frozenset({"optional", "override", "hydra"})
 _KEY = lazy(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", re.ASCII)
 _OPEN = lazy(r"(args|engine\.env|router\.args)\.[^.]+\Z")
-"""Pattern of engine and router keys, which may be absent from all shipped files."""
+"""Pattern of keys of arguments, variables and router options, valid even if no file sets them."""
 _WHOLE = lazy(r"-?(0|[1-9][0-9]*)\Z", re.ASCII)
 _FRACTION = lazy(r"-?[0-9]+\.[0-9]+\Z", re.ASCII)
 _WORD = lazy(r"[A-Za-z/][A-Za-z0-9_./-]*\Z", re.ASCII)
 _OPTION = lazy(r"[A-Za-z][A-Za-z0-9_-]*\Z", re.ASCII)
 _OTHERWISE = frozenset({"null", "true", "false", "nan", "inf"})
-"""Words that Hydra does not read as text, regardless of case."""
+"""Lower-case forms of words that Hydra does not read as text."""
 _CONSTANTS = {"null": None, "true": True, "false": False}
 _LONGEST = 4000
-"""Maximum number of digits in a number; Python's own limit is 4300."""
+"""Maximum length of a value. Python rejects integers with more than 4300 digits."""
 
 
 class _NotKnown(Exception):
@@ -143,7 +143,7 @@ class _Composing(Struct):
     search: tuple[Path, ...]
     recipe: Path | None = None
     shown: str = ""
-    """Path of the recipe in messages."""
+    """Path of the recipe, as shown in messages."""
     looked_at: dict[str, None] = {}
     """Every searched path, existing or not."""
     overrides: dict[str, str] = {}
@@ -210,7 +210,7 @@ class _Composing(Struct):
 
 
 def _final_package(node: _Node, header: str | None) -> str:
-    """Return the final package (`_get_final_package`): absolute if from a header, else relative."""
+    """Return the package (Hydra's `_get_final_package`): the header's, else parent and group."""
     if header == "_global_":
         return ""
     if header is not None:
@@ -406,7 +406,7 @@ def _is_value(key: str) -> bool:
 
 
 def _typed(word: str) -> tuple[Any] | None:
-    """Return a plain override's typed value in a tuple; None if it is not plain."""
+    """Return an override's typed value in a 1-tuple; None if it needs Hydra."""
     if word in _CONSTANTS:
         return (_CONSTANTS[word],)
     if len(word) > _LONGEST:
@@ -419,7 +419,7 @@ def _typed(word: str) -> tuple[Any] | None:
 
 
 def _with_overrides(found: Composed, overrides: _PlainOverrides) -> Composed | None:
-    """Return the recipe with the overrides' values; None if one replaces a mapping or a list."""
+    """Return the recipe with the overrides' values and places; None if that needs Hydra."""
     if not overrides.values and not overrides.places:
         return found
     raw = copy.deepcopy(found.raw)

@@ -23,7 +23,7 @@ SUFFIX = ".yaml"
 LOCK_SUFFIX = f".lock{SUFFIX}"
 """Suffix of locks."""
 _MOST_NAMES = 2000
-"""Maximum number of files in a directory to compare with a missing name."""
+"""Maximum number of file names in a directory that are compared with a missing name."""
 _MODEL = lazy(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yml)(?<!\.json)(?<!\.sh)")
 """Pattern of a hub name (an organization and a checkpoint): `Qwen/Qwen3-8B`."""
 
@@ -95,7 +95,7 @@ def no_recipe(words: Sequence[str], usage: str) -> Problem:
 
 
 def similar_file(path: str) -> str | None:
-    """Return `did you mean …?` if the directory of a missing file has a similar name; else None."""
+    """Return `did you mean …?` with a similar name in the missing file's directory, or None."""
     try:
         missing = expand_user(path)
         if reads.exists(missing) or not reads.is_dir(missing.parent):
@@ -158,7 +158,7 @@ def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
 def recipes(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return the recipes with their overrides. Overrides before the first recipe apply to all.
 
-    Raises InputError without a recipe.
+    Raises InputError if none is named.
     """
     common: list[str] = []
     found: list[tuple[str, list[str]]] = []

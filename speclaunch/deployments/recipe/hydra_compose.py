@@ -186,13 +186,13 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
 
 
 _OPEN = ("args.", "engine.env.", "router.args.")
-"""Prefixes of engine and router keys, which may be absent from all shipped files."""
+"""Prefixes of keys of arguments, variables and router options, valid even if no file sets them."""
 
 
 def _opened(override: Override) -> str:
-    """Return the override, with `++` added if it is plain and its key is valid.
+    """Return the override's text, with `++` added if it has no prefix and its key is valid.
 
-    Hydra rejects a plain override of a key that no file has.
+    Without a prefix, Hydra rejects a key that no file has.
     """
     line, key = override.input_line or "", override.key_or_group
     if override.is_add() or override.is_force_add() or override.is_delete():
@@ -399,7 +399,7 @@ def _no_option(group: str, option: str, options: Sequence[str], where: Place) ->
 def missing_options(path: Path, shown: str, folders: Sequence[Path]) -> list[Problem]:
     """Return problems for all missing group options in a recipe's own `defaults`.
 
-    Searches `folders`. Hydra itself only reports the first missing option.
+    `folders`: the directories to search. Hydra itself reports only the first missing option.
     """
     source = read_source(path, shown)
     items = source.values.get("defaults")
@@ -419,7 +419,7 @@ def missing_options(path: Path, shown: str, folders: Sequence[Path]) -> list[Pro
 
 
 def _group(key: str) -> str:
-    """Return the group of an item of `defaults`."""
+    """Return the group named by a key in `defaults`."""
     return key.removeprefix("override ").strip("/ ").split("@")[0]
 
 
@@ -438,7 +438,7 @@ MOST_JOBS = 2000
 """Maximum number of jobs in one sweep. A larger number is probably a typo (`range(0,1000000)`)."""
 _LAUNCHER = "hydra/launcher"
 _OURS = ("hydra/sweeper", "hydra.sweeper", "hydra.mode", "hydra.sweep.")
-"""Hydra settings that a sweep sets itself."""
+"""Prefixes of Hydra settings that a sweep sets itself."""
 
 
 class SweepJob(Struct, frozen=True):
@@ -461,7 +461,7 @@ class SweepWords(Struct, frozen=True):
 
 
 def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> SweepWords:
-    """Parse the overrides of a sweep. Raises InputError with all problems."""
+    """Parse the arguments of a sweep. Raises InputError with all problems."""
     parser, options = OverridesParser.create(), _Options(config_dirs)
     problems: list[Problem] = []
     axes: dict[str, list[str]] = {}
@@ -547,7 +547,7 @@ class _Options:
         self._dirs = tuple(config_dirs)
 
     def get_group_options(self, group: str, results_filter: object = None) -> list[str]:  # noqa: ARG002 - passed by Hydra
-        """Return the names, sorted."""
+        """Return the sorted recipe names or options of `group`."""
         if group == RECIPE:
             return sorted(recipe_names(self._dirs))
         folders = [directory / group for directory in (*recipe_dirs(self._dirs), conf_dir())]

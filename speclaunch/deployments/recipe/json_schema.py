@@ -1,13 +1,13 @@
 """JSON Schema (draft-07) of recipes for one engine version, for editors and other checkers.
 
-Built from the models of a recipe (`schema.py`: sections, types, bounds, their docstrings) and from
+The schema is built from the models in `schema.py` (sections, types, bounds, docstrings) and from
 that version's server arguments (`argument_schema`). It rejects the names, types and choices that
 `speclaunch lint` rejects, and accepts all others (tests/deployments/recipe/test_json_schema.py
 compares both for every argument of every release). Every value may be an interpolation:
 `${oc.env:MODELS}`. The defaults list accepts only existing groups. Their options are suggested;
 other options are accepted, because they may be files next to a recipe.
 
-draft-07 is what yaml-language-server supports best. It also reads three keys outside the standard:
+yaml-language-server supports draft-07 best. It also reads three keys outside the standard:
 `errorMessage`, `deprecationMessage`, `doNotSuggest`.
 """
 
@@ -69,7 +69,7 @@ _FORMS: dict[str, list[Schema]] = {
 def argument_schema(
     catalogue: Catalogue, suggested: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> Schema:
-    """Return an object schema with every argument name of this version, and removed names.
+    """Return the schema of `args`: the names in `catalogue`, and those of other releases.
 
     `suggested`: values to suggest for arguments that accept any value.
     """
@@ -243,7 +243,7 @@ def _section(model: Schema, known: Mapping[str, Schema], texts: Mapping[str, str
 
 
 def _value(name: str, made: Schema, known: Mapping[str, Schema], text: str | None) -> Schema:
-    """Return the schema of a section's key: pydantic's schema or an interpolation."""
+    """Return the schema of a section's key, which also accepts an interpolation."""
     forms: list[Schema]
     if name in ("args", "minimal"):
         forms = [_ARGUMENTS]
@@ -267,7 +267,7 @@ def _value(name: str, made: Schema, known: Mapping[str, Schema], text: str | Non
 
 
 def _plain(made: Schema, known: Mapping[str, Schema]) -> Schema:
-    """Return a value's schema in draft-07, with references inlined except to sections."""
+    """Return a value's draft-07 schema, with all references inlined except those to sections."""
     reference = made.get("$ref")
     if reference is not None:
         name = reference.rpartition("/")[2]

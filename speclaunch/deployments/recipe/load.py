@@ -1,4 +1,4 @@
-"""Validate a composed recipe and each of its roles as a Deployment. Problems have their places.
+"""Validate a composed recipe and each of its roles as a Deployment. Problems include places.
 
 A role is merged over a composed recipe. Mappings are merged recursively, and anything else replaces
 the old value, as between files. Null removes a shared value. A null argument remains and means the
@@ -77,7 +77,7 @@ def role_names(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def shared(composition: Composition) -> Composition:
-    """Return the recipe without its roles. `args` may be missing if the roles set it."""
+    """Return the recipe, with empty `args` if only its roles set arguments."""
     if not role_names(composition.values):
         return composition
     return replace(composition, values={"args": {}, **composition.values})
@@ -148,9 +148,9 @@ def invented(composition: Composition) -> Iterator[Problem]:
 
 
 def _laid_over_args(base: Any, own: Any, gone: list[KeyPath]) -> Any:
-    """Return `base` with `own` merged over it. An argument also replaces its other names.
+    """Return `base` with `own` merged over it. An argument is replaced under any of its names.
 
-    Appends the removed keys to `gone`.
+    Append the removed keys to `gone`.
     """
     if own is None:
         return {} if base is None else base
@@ -220,7 +220,7 @@ WORKER = "worker"
 def server_context(
     composition: Composition, roles: Sequence[tuple[str, Composition]]
 ) -> dict[str, ServerContext]:
-    """Return the server context of each role, by its name."""
+    """Return each role's server context, by role name."""
     routers = _routers(composition, roles)
     name = str(composition.values.get("name", composition.name))
     group = Group(name, PLATFORM, _place(composition, ()), routers)
@@ -329,7 +329,7 @@ class Recipe(Struct, frozen=True):
 
     @property
     def role(self) -> str | None:
-        """Role name; None if not a role."""
+        """Role name; None if the recipe is not a role."""
         return None if self.server_context is None else self.server_context.role
 
     @property
@@ -339,8 +339,8 @@ class Recipe(Struct, frozen=True):
 
     @property
     def lock_path(self) -> Path:
-        """File of the recipe's lock: next to the recipe, or in the working directory for a shipped
-        recipe. A lock is its own lock."""
+        """Path of the recipe's lock: next to the recipe, or in the working directory for a shipped
+        recipe. For a lock, its own path."""
         if is_lock_file(self.path):
             return self.path
         role = f".{self.role}" if self.role else ""
@@ -357,7 +357,7 @@ class Recipe(Struct, frozen=True):
         return self.provenance.find(keys) or Place(str(self.path))
 
     def require_environment(self) -> None:
-        """Raise InputError with every value that needs an unset variable."""
+        """Raise InputError for all values that need an unset variable, if any."""
         if self.unset:
             raise InputError(
                 Problem(
@@ -496,8 +496,8 @@ def _by_schema(
 def _knowable(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values that the schema can check, without those that need unset variables.
 
-    The schema's defaults replace the removed values. Engine arguments and variables remain, as
-    unknown values.
+    The schema's defaults replace the removed values. Server arguments and engine variables
+    always remain.
     """
     known = {"name": "unknown", **without_unset(values)}
     if "args" in values:
@@ -525,7 +525,7 @@ def changed_args(args: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[st
 
 
 OF_A_HOST = {"node_rank": "args.node_rank=0", "dist_init_addr": "args.dist_init_addr=HOST:20000"}
-"""Arguments that differ between hosts or starts, with example values."""
+"""Arguments that differ between hosts or starts, each with an example override."""
 
 
 def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed") -> Recipe:
@@ -572,7 +572,7 @@ def require_host(recipe: Recipe) -> None:
 
 
 def fit_limits(recovery: Recovery) -> FitLimits:
-    """Return the limits that `recovery` sets for a search; the defaults if it is off."""
+    """Return the limits that `recovery` sets for a fit search; the defaults if it is off."""
     if recovery.policy is RecoveryPolicy.OFF:
         return DEFAULT_LIMITS
     floors = {name: getattr(recovery.floors, name) for name in FitFloors.__struct_fields__}

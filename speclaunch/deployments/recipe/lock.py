@@ -1,7 +1,7 @@
 """Lock records (the exact servers that ran), and their differences.
 
 A lock is a recipe with the section `lock`. Its arguments and variables are those of the server that
-ran, so it starts the same engine again. The section records everything that no argument fixes.
+ran, so it starts the same engine again. The section records what arguments do not determine.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Day of the measurement; empty for `smoke`."""
     result: str = ""
     accept_length: float | None = None
-    """Measured acceptance length; None in locks of earlier releases."""
+    """Measured acceptance length; None if not recorded."""
 
     @property
     def title(self) -> str:
@@ -112,11 +112,11 @@ class Lock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_d
     image: LockedImage | None = None
     certificates: tuple[LockedCertificate, ...] = ()
     engine: LockedEngine
-    """Engine and packages; last, because they are the longest."""
+    """Engine and packages; the last field, because the list of packages is long."""
 
 
 def lock_of(value: object) -> Lock:
-    """Return the `lock` section of a recipe. Raises ValueError with the reason."""
+    """Parse a recipe's `lock` section. Raises ValueError with the reason."""
     try:
         found = convert(value, Lock)
     except ValidationError as error:
@@ -136,7 +136,7 @@ IMAGE = "of deploy.image"
 
 
 class LockSubject(StrEnum):
-    """Kind of fact that a lock fixes."""
+    """Kind of fact that a lock records."""
 
     ARGUMENT = "argument"
     VARIABLE = "variable"
@@ -204,7 +204,7 @@ _REFUSES = ("name", "count", "memory_mib", "capability")
 
 
 def _facts(lock: Lock, roles: Collection[str]) -> Iterator[tuple[tuple[LockSubject, str], str]]:
-    """Yield the name and text of each fact; checkpoint files only for `roles`."""
+    """Yield each fact's subject and name, and its text; checkpoint files only for `roles`."""
     yield (LockSubject.ENGINE, "SGLang"), lock.engine.version
     yield (LockSubject.ENGINE, "Python"), lock.engine.python
     for package in lock.engine.packages:

@@ -83,8 +83,8 @@ def lock_and_recipe(
     """Return the lock of a recipe, and the recipe to compare it with.
 
     The recipe gets the overrides in its lock, then `overrides` (already part of `recipe`). If
-    `recipe` is itself a lock, it is compared with the recipe that it names, or with itself if there
-    is none. Overrides that differ between hosts apply to both. Raises InputError.
+    `recipe` is itself a lock, it is compared with the recipe that it names, or with itself if that
+    is missing. Overrides that differ between hosts apply to both. Raises InputError.
     """
     path = recipe.lock_path
     lock = read_lock(path, config_dirs, of_this_host(overrides))
@@ -202,7 +202,7 @@ def _stated(
 
 
 def image_of(recipe: Recipe) -> LockedImage | None:
-    """Return a recipe's image, with the digest in its name; None if it sets no image."""
+    """Return a recipe's image, split into name and digest; None if it sets no image."""
     image = recipe.deployment.deploy.image
     if image is None:
         return None
@@ -258,7 +258,7 @@ def _exact(variable: str, value: Any, is_secret: bool) -> Any:
 
 
 def _home_free(prepared: Prepared, value: Any) -> Any:
-    """Return a value with user-specific paths of tiny models as `${cpu_model:NAME}`."""
+    """Return a value with `${cpu_model:NAME}` instead of user-specific paths of tiny models."""
     if isinstance(value, dict):
         return {key: _home_free(prepared, item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -42,10 +42,9 @@ def uses_environment(raw: Any) -> bool:
 
 
 def resolved(raw: Mapping[Any, Any], resolve: Callable[[Any], Any]) -> dict[Any, Any]:
-    """Return a raw container resolved by `resolve`, with texts from the environment marked.
+    """Return a raw container resolved by `resolve`; texts from the environment are FromEnvironment.
 
-    These texts become FromEnvironment. Raises OmegaConf's errors, but not for unset
-    variables.
+    Raises OmegaConf's errors, but not for unset variables.
     """
     values = resolve(_renamed(raw, "speclaunch_value"))
     written = resolve(_renamed(raw, "speclaunch_mark"))
@@ -73,7 +72,7 @@ def without_unset(values: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def restored(validated: Any, values: Any) -> Any:
-    """Return validated values, with texts from the environment marked again."""
+    """Return validated values; texts from the environment are FromEnvironment again."""
     if isinstance(values, FromEnvironment) and isinstance(validated, str):
         return FromEnvironment(validated, values.template, values.unset)
     if isinstance(values, dict) and isinstance(validated, dict):
@@ -201,9 +200,9 @@ def _parse(text: str, at: int, *, nested: bool) -> tuple[Template, int]:
 
 _MISSING = "???"
 _ODD = frozenset({"null", "none", "true", "false", "inf", "nan", "infinity", "e"})
-"""Words that OmegaConf may not read as text."""
+"""Lower-case forms of words that OmegaConf may read as constants or numbers."""
 _COMPUTED = lazy(r"\$\{[\w.\s]*\$\{")
-"""Pattern of a computed name, which may become any resolver's name, including `oc.env`."""
+"""Pattern of an interpolation whose name is computed; it may call any resolver, even `oc.env`."""
 
 
 class _NotSimpleError(Exception):
@@ -314,7 +313,7 @@ def _pattern() -> re.Pattern[str]:
 def _simply(raw: Any) -> Any:
     """Return a copy of a container with its interpolations resolved.
 
-    Raises _NotSimpleError, also for a missing value.
+    Raises _NotSimpleError if a value needs OmegaConf or is missing.
     """
     return _Resolving(raw).value(raw)
 

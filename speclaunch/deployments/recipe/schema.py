@@ -424,7 +424,7 @@ class DeploySection(Section):
 
 
 def _or_empty(value: object) -> object:
-    """Return an empty mapping for a role without settings."""
+    """Return `value`, or an empty mapping for a role without settings."""
     return {} if value is None else value
 
 
@@ -435,7 +435,7 @@ def _few(value: object) -> object:
 
 
 class _LockForm:
-    """The record of a lock, which `lock.py` declares."""
+    """Validation of a lock's record, which `lock.py` declares."""
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
@@ -491,7 +491,7 @@ def refused_paths(error: ValidationError) -> Iterator[KeyPath]:
 def problems(
     error: ValidationError, composition: Composition, role: _CheckedRole = None
 ) -> list[Problem]:
-    """Return the problems of rejected values, with places. `role`: the checked role."""
+    """Return the problems of rejected values, with places. `role`: None for the recipe itself."""
     return [_problem(details, composition, role) for details in error.errors(include_url=False)]
 
 

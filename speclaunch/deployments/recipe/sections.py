@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 ENV_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-"""Pattern of a shell's variable names."""
+"""Pattern of shell variable names."""
 _RELEASE = r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))+(\.post(0|[1-9][0-9]*))?"
 _PIN = lazy(rf"{_RELEASE}\Z", re.ASCII)
 _BOUNDS = lazy(rf"(>=|<=|<|>|!=){_RELEASE}(,(>=|<=|<|>|!=){_RELEASE})*\Z", re.ASCII)
@@ -44,7 +44,7 @@ EMPTY_DIR = "emptyDir"
 
 
 class RecoveryPolicy(StrEnum):
-    """Method of choosing the next settings after a start ran out of memory."""
+    """Method of choosing the next settings after a start runs out of memory."""
 
     OFF = "off"
     """A failed start is reported and not retried."""
@@ -60,7 +60,7 @@ def is_label(text: str) -> bool:
 
 
 def is_resource(text: str) -> bool:
-    """True if `text` names a device plugin's resource: `rdma/ib`, or `rdma/ib:8` for 8."""
+    """True if `text` names a device plugin's resource: `rdma/ib`, or `rdma/ib:8` for 8 devices."""
     return _RESOURCE.match(text) is not None
 
 
@@ -85,7 +85,7 @@ def is_image(text: str) -> bool:
 
 
 def is_plain_version(text: str) -> bool:
-    """True for a release (`0.5.23`) and for plain bounds (`>=0.5.11,<0.6`).
+    """True if `text` is a release (`0.5.23`) or plain bounds (`>=0.5.11,<0.6`).
 
     packaging accepts more version formats, which only the schema reads.
     """
@@ -93,7 +93,7 @@ def is_plain_version(text: str) -> bool:
 
 
 def specifier(text: str) -> SpecifierSet:
-    """Parse a version: `0.5.23` means exactly that release; `>=0.5.11` is a specifier.
+    """Parse a version (`0.5.23` means exactly that release) or a specifier (`>=0.5.11`).
 
     Raises packaging's InvalidSpecifier.
     """
@@ -121,7 +121,7 @@ class EngineVersions:
 
     @property
     def specifier(self) -> SpecifierSet:
-        """Versions that can serve the recipe, including its pin; empty means any."""
+        """Versions that can serve the recipe, limited by its pin; empty means any."""
         return _joined([*self.needs, self.pinned] if self.pinned else self.needs)
 
     @property
@@ -137,7 +137,7 @@ class EngineVersions:
 
     @property
     def pinned(self) -> str | None:
-        """The single version that the recipe names; None for a range."""
+        """Single version that the recipe names; None if there is none."""
         if not self.version or _BOUNDS.match(self.version):
             return None
         if _PIN.match(self.version):
@@ -173,7 +173,7 @@ class _NotPlainError(Exception):
 
 
 class Key(Struct, frozen=True, dict=True):
-    """Key of a section: a row of the table."""
+    """Key of a section: a row of `SECTIONS`."""
 
     kind: str
     """Kind of the values: a key of `_KINDS`."""

@@ -279,7 +279,7 @@ def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
 
 
 def _header(text: str) -> tuple[str | None, bool]:
-    """Return a header's package or None (Hydra's `_get_header_dict`), and True if certain."""
+    """Return a header's package or None (`_get_header_dict`), and True if the file may be plain."""
     package = None
     for line in text[:_HEADER].splitlines():
         stripped = line.strip()
@@ -366,7 +366,7 @@ def _walk(node: yaml.Node, prefix: KeyPath, depth: int) -> Iterator[tuple[KeyPat
 
 
 def _check_numbers(root: yaml.Node, shown: str, lines: Sequence[int] | None) -> None:
-    """Raise InputError for a number with too many digits for Python."""
+    """Raise InputError for a number with more than MAX_DIGITS digits."""
     seen: set[int] = set()
     left = [root]
     while left:
