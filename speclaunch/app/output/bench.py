@@ -44,7 +44,7 @@ class InCell(Protocol):
 
 
 def per_cell(cell: InCell, *, concurrency: bool = True) -> str:
-    """Return the name of a cell: `code at 8` or `chat, 4,096 tokens, at 1`."""
+    """Return a cell's name: `chat, 4,096 tokens, at 1`; without `concurrency`, no `at 1`."""
     context = f", {cell.context:,} tokens" if cell.context else ""
     at = f"{',' if context else ''} at {cell.concurrency}" if concurrency else ""
     return f"{cell.workload}{context}{at}"
@@ -56,7 +56,7 @@ def span(found: Interval | RatioRecord) -> str:
 
 
 def ratio(number: float) -> str:
-    """Return a ratio as text: `1.25`; three significant digits if far from 1."""
+    """Return a ratio as text: `1.25`; three significant digits below 0.01 and from 1000."""
     return f"{number:.2f}" if 0.01 <= number < 1000 else f"{number:.3g}"
 
 
@@ -105,7 +105,7 @@ def intervals_mean(found: CertificateDocument) -> list[str]:
 
 
 def published(found: CertificateDocument | SingleDocument) -> list[tuple[str, bool]]:
-    """Return a line per cell with published values, and whether the cell is far below them."""
+    """Return a line per cell with published values; True if its acceptance length is far below."""
     lines = []
     for cell in found.published:
         below = "far below the " if cell.far_below else ""
@@ -402,7 +402,7 @@ def list_document(found: Iterable[BenchListing]) -> dict[str, Any]:
 _MEANS = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 """Characters that GitHub interprets as markup, a mention, or the end of a cell.
 
-A zero-width non-joiner follows each `@`, because a backslash does not prevent a mention.
+`escaped` adds a zero-width non-joiner after `@`, because a backslash does not prevent a mention.
 """
 _LIST = re.compile(r"^(\s*)([-+]|\d+[.)])(?=\s)")
 _NO_MENTION = "@\N{ZERO WIDTH NON-JOINER}"

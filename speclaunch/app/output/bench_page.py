@@ -28,7 +28,7 @@ MOST_LABELS = 8
 """Maximum number of points for which a plot shows labels; the table has all numbers."""
 _TOTAL = 100.0
 _INTEGER = 99.95
-"""Smallest number that is an integer when rounded to three significant digits."""
+"""Smallest number that is rounded to an integer."""
 _LEAST = 0.9995
 """Smallest number that rounds to 1 at three significant digits."""
 _SHORTEST = 1e-12
@@ -308,7 +308,7 @@ def at_share(shares: Sequence[float], values: Sequence[float], share: float) -> 
 
 
 def time_ticks(scale: float) -> tuple[Tick, ...]:
-    """Return the labels of round times on an axis from 0 to `scale` seconds."""
+    """Return labels at evenly spaced times on an axis from 0 to `scale` seconds."""
     if scale < _SHORTEST:
         return (Tick(0.0, "0"),)
     rough = scale / 4

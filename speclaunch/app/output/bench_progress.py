@@ -76,7 +76,7 @@ class BenchCourse:
         del self._due[:1]
 
     def left(self) -> float | None:
-        """Return the estimated seconds left after the last round; None if unknown."""
+        """Return the estimated seconds left after the latest round; None if unknown."""
         starts = starts_due(self._schedule, self._measured, self._due)
         return seconds_left(
             self._schedule,
@@ -226,7 +226,7 @@ def progress(
 
 
 def show_schedule(console: Console, schedule: Schedule, expected: TimeEstimate) -> None:
-    """Print the schedule without starting anything."""
+    """Print the schedule and the time estimate; start nothing."""
     for line in lines(schedule, expected):
         console.print(line)
 

@@ -180,7 +180,7 @@ def reasons(skipped: Sequence[SkippedRule], wording: Wording = _listed) -> list[
 
 
 def _codes(codes: Sequence[str]) -> str:
-    """Return rule codes as text, or only their number if over 40."""
+    """Return up to 40 rule codes as text; for more, only their count."""
     return ", ".join(codes) if len(codes) <= _MANY_CODES else f"{len(codes)} rules"
 
 
@@ -230,7 +230,7 @@ def of_baseline(report: Report) -> list[str]:
 
 
 def _of_many(kind: str, count: int) -> str:
-    """Return `kind`, such as `is a Helm template: …`, in singular or plural."""
+    """Return `kind`, such as `is a Helm template: …`, in the plural unless `count` is 1."""
     return (
         kind
         if count == 1

@@ -36,7 +36,7 @@ def no_edits(_found: ReportedFinding) -> FileEdits | None:
 
 
 class FormatInput(Struct, frozen=True, dict=True):
-    """Input of a format. `strict`: warnings also fail. `info`: text output has all details."""
+    """Input of a format. `strict`: warnings fail the command. `info`: text has all details."""
 
     report: Report
     strict: bool = False
@@ -155,7 +155,7 @@ _NO_TEXT = dict.fromkeys(
 
 
 def one_line(text: str) -> str:
-    """Return text in one line, without control characters."""
+    """Return text as one line, without control characters."""
     return readable(text).translate(_NO_TEXT)
 
 

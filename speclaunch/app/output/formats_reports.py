@@ -115,7 +115,7 @@ MOST_BYTES = 10_000_000
 """Size limit of a gzip-compressed SARIF document, in bytes."""
 FINGERPRINT = "speclaunchFinding/v2"
 BY_MESSAGE = "speclaunchFinding/v1"
-"""Name of the message-based fingerprint, for services that store findings of earlier releases."""
+"""Name of the message-based fingerprint, which earlier releases of speclaunch used."""
 ROOT = "%SRCROOT%"
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -140,7 +140,7 @@ def fingerprints(findings: Sequence[Finding]) -> list[str]:
 
 
 def fingerprints_by_message(findings: Sequence[Finding]) -> list[str]:
-    """Return fingerprints computed from code, path and message, as in earlier releases."""
+    """Return fingerprints of code, path and message, as in earlier speclaunch releases."""
     return _unique(findings, stable_fingerprints_by_message)
 
 
@@ -271,7 +271,7 @@ def _range(path: str, line: int, column: int, length: int) -> dict[str, Any]:
 SHOWN = 10
 """Maximum number of annotations per level that GitHub shows for a step."""
 MOST_ROWS = 200
-"""Maximum findings in a job summary, which is limited to 1 MiB."""
+"""Maximum number of findings in a job summary, which is limited to 1 MiB."""
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 _MESSAGE = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
@@ -312,7 +312,7 @@ def _workflow_command(source: FormatInput, finding: Finding) -> str:
 
 
 def without_commands(text: str) -> str:
-    """Return log text in which GitHub executes no commands: it may quote untrusted files."""
+    """Return log text wrapped so that GitHub ignores commands in quoted untrusted files."""
     if not text:
         return text
     token = os.urandom(16).hex()

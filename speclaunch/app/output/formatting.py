@@ -59,7 +59,7 @@ def _listed(found: Sequence[Any]) -> str:
 
 
 def place(found: Place) -> str:
-    """Return `file:line`, relative to the working directory or to speclaunch's own files."""
+    """Return `file:line`, relative to the working directory or speclaunch's own directories."""
     if found.path == COMMAND_LINE:
         return masked(str(found))
     path = Path(found.path)

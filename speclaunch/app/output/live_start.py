@@ -64,12 +64,12 @@ class LiveObserver(PlainObserver):
         super().ready(verification, seconds)
 
     def stopping(self, why: str) -> None:
-        """Leave the table unchanged and print that the engine is being stopped."""
+        """Stop the live table and print why the engine is being stopped."""
         self._live.stop()
         super().stopping(why)
 
     def failed(self, why: str) -> None:
-        """Leave the table unchanged and print why the engine ended."""
+        """Stop the live table and print why the engine ended."""
         self._live.stop()
         super().failed(why)
 

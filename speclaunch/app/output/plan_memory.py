@@ -41,7 +41,7 @@ COLORS = {
     MemoryUse.ACTIVATIONS: "#ddaa77",
     MemoryUse.FREE: "",
 }
-"""Colors of the memory uses that red-green color-blind readers can distinguish."""
+"""Colors of the memory uses, distinct for readers with red-green color blindness."""
 
 
 def ink(color: str) -> str:
@@ -151,7 +151,7 @@ def memory_picture(rank: RankBudget) -> MemoryBar | None:
 
 
 def spans(found: Coverage) -> Iterator[tuple[BatchSpan, float, float]]:
-    """Yield spans of batch sizes with the same decode mode, with position and width."""
+    """Yield each span of batch sizes with one decode mode, its position and its width."""
     for span in found.spans():
         at = (span.first - 1) * 100 / found.most
         yield span, at, (span.last - span.first + 1) * 100 / found.most
@@ -405,7 +405,7 @@ def sentences(found: Coverage) -> list[str]:
 
 
 def _picture(paper: LineWriter, found: Coverage, *, plain: bool) -> int:
-    """Print rows of marks, each after its first batch size; return the sizes per mark."""
+    """Print rows of marks, each labeled with its first batch size; return the sizes per mark."""
     margin = len(str(found.most)) + 4
     width = max(10, (paper.picture - margin) // 10 * 10)
     each = -(-found.most // (width * _LINES))

@@ -114,7 +114,7 @@ def roles_page(found: DeploymentPlan) -> str:
 
 
 def memory_bar(rank: RankBudget, label: str) -> str:
-    """Return the picture of a rank's memory; empty if its memory use is unknown."""
+    """Return the HTML of a rank's memory bar; empty if its memory use is unknown."""
     pictures: Any = _environment().get_template("pictures.html.j2").module
     return str(pictures.memory_bar(rank, label)).strip()
 
@@ -184,7 +184,7 @@ def counted(planned: PlannedDeployment, severity: Severity) -> str:
 
 
 def counts(found: Coverage) -> str:
-    """Return the number of batch sizes by decode mode."""
+    """Return the counts of batch sizes by decode mode as text."""
     return ", ".join(f"{found.count(covered)} {covered.value}" for covered in BatchCoverage)
 
 
@@ -203,7 +203,7 @@ def contents(rank: RankBudget) -> str:
 
 
 def by_concern(rows: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
-    """Return consecutive arguments grouped by concern."""
+    """Return each concern with its consecutive arguments."""
     return [(concern, list(some)) for concern, some in groupby(rows, key=lambda row: row.concern)]
 
 

@@ -108,7 +108,7 @@ def cell(row: EffectiveArgument | None) -> str:
 
 
 def reasons(difference: PlanDifference, names: tuple[str, str]) -> list[str]:
-    """Return the reason for each value; a single reason if both are equal."""
+    """Return the reason for each value; only one if the reasons are equal."""
     texts = [why(row) for row in (difference.before, difference.after) if row is not None]
     if len(set(texts)) <= 1:
         return texts[:1]

@@ -68,7 +68,7 @@ def _show_proposals(paper: LineWriter, planned: PlannedDeployment) -> None:
 
 
 def show_title(paper: LineWriter, planned: PlannedDeployment, *, origins: bool = True) -> None:
-    """Print the recipe, the engine, the hardware, and unknown facts."""
+    """Print recipe, engine, hardware and unknown facts; with `origins`, the sources of facts."""
     paper.line((planned.label, "bold"), f" on SGLang {planned.version}, {place(planned)}")
     if planned.description:
         paper.say(planned.description, "dim")
@@ -261,7 +261,7 @@ _STYLES = {
 
 
 def show_fitting(paper: LineWriter, found: Fitting) -> None:
-    """Print suggested changes, with reasons and cost, then as recipe lines and overrides."""
+    """Print suggested changes with reasons and cost, then the recipe lines and overrides."""
     suggestion = found.suggestion
     paper.heading("What fits", f"objective: {suggestion.objective}")
     paper.line("  ", (found.head, _STYLES[suggestion.fit]))

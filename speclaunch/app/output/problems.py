@@ -46,7 +46,7 @@ def render(problem: Problem, severity: str = "error") -> Styled:
 def located(place: Place, *, brief: bool = False, others: Sequence[Place] = ()) -> Styled:
     """Return a place and (unless `brief`) its line with a caret below the marked text.
 
-    `others` are underlined with hyphens: in the same line if possible, otherwise in separate lines.
+    `others` are underlined with hyphens: on the same line if possible, otherwise on separate lines.
     """
     line = None if brief else source_line(place)
     same_line = (
@@ -60,7 +60,7 @@ def located(place: Place, *, brief: bool = False, others: Sequence[Place] = ()) 
 
 
 def _shares_line(other: Place, place: Place) -> bool:
-    """True if `other` can be underlined in the line of `place`."""
+    """True if `other` can be underlined on the line of `place`."""
     hidden = other.hidden or place.hidden
     return (other.path, other.line) == (place.path, place.line) and not hidden
 
@@ -114,7 +114,7 @@ def complete_line(place: Place) -> str | None:
 
 @lru_cache(maxsize=4)
 def _lines(path: str, _stamp: tuple[int, ...]) -> tuple[str, ...]:
-    """Return the lines of a file; cached because findings of one file are consecutive."""
+    """Return the lines of a file, cached until `_stamp` changes."""
     return _split(read_regular(path))
 
 
@@ -128,7 +128,7 @@ def _may_quote(path: str) -> bool:
     """True if lines of a file may be shown.
 
     The file must be in the project of the working directory or of a path on the command line.
-    Otherwise, a repository could name, or link to, any file to show, such as `/etc/shadow`.
+    Otherwise, a repository could display any file, such as `/etc/shadow`, by name or link.
     In library use, the result is always True.
     """
     args = errors.command_line

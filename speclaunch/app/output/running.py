@@ -86,7 +86,7 @@ _WHAT_NEXT = (("follow", "logs -f"), ("stop", "stop"), ("story", "runs show"))
 
 
 def run_here(start: PlannedLaunch, planner: Planner, *, verbose: bool, as_json: bool) -> ExitCode:
-    """Launch and return the exit code at the end. Raises LaunchError if the launch fails."""
+    """Run a launch and return its exit code. Raises LaunchError if the launch fails."""
     gc.enable()
     observer: PlainObserver | None = None
     has_snippets = False

@@ -36,7 +36,7 @@ QUICK = ("lint", DEFAULT, "watch")
 
 
 def quick_explain(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> bool:
-    """True if `words` are a plain `explain CODE` without options."""
+    """True if `words` are `explain CODE`, unless a shell requests completions."""
     plain = len(words) == 2 and words[0] == "explain" and not words[1].startswith("-")
     return plain and COMPLETION not in environment
 
@@ -58,7 +58,7 @@ def quick_command(
 
 
 def plain_options(declared: type[VerbOptions], words: Sequence[str]) -> VerbOptions | None:
-    """Parse a plain command line without typer; None if typer has to parse it."""
+    """Return the options of a plain command line; None if typer has to parse it."""
     by_name = {
         name: (attribute, option)
         for attribute, option in declared.declared().items()

@@ -145,7 +145,7 @@ def output(shown: CertificateFormat | DifferenceFormat, files: Sequence[str]) ->
 
 
 def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], ...]:
-    """Parse each `FORMAT=FILE`, or file whose suffix implies its format. Raises InputError."""
+    """Return each file with its format, from `FORMAT=FILE` or the suffix. Raises InputError."""
     found: dict[Path, tuple[Path, Form]] = {}
     for value in values:
         name, equals, file = value.partition("=")
@@ -381,7 +381,7 @@ def _require_load(schedule: Schedule, generator: Generators) -> None:
 def _objections(
     schedule: Schedule, sides: Sequence[AnySide], rounds: Sequence[Round]
 ) -> tuple[Objection, ...]:
-    """Return the objections; rounds of each context and concurrency are checked separately."""
+    """Return the objections to the rounds of each context and concurrency."""
     expected = [side.expected for side in sides]
     found = [
         objection

@@ -50,7 +50,7 @@ class _Verbs(TyperGroup):
 def _meant_as_recipe(words: list[str]) -> None:
     """Raise InputError with the launch command if a recipe is named instead of a verb.
 
-    The recipe is not started, because the word may be a typo of a verb.
+    The recipe is not started, because the word may be a mistyped verb.
     """
     name = words[0]
     ours = (recipes_dir() / f"{name}.yaml").is_file()
@@ -97,7 +97,7 @@ class _Command(TyperCommand):
 
 
 class _Group(TyperGroup):
-    """Verb with subverbs, whose help ends with an example."""
+    """Verb with subverbs; its help ends with an example."""
 
     verb: Verb
 

@@ -1,4 +1,4 @@
-"""`speclaunch import` and `migrate`: convert commands to recipes, files to another release."""
+"""`speclaunch import` and `migrate`: convert commands to recipes, and files to another release."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def read(words: Sequence[str]) -> tuple[Reading, str, str]:
 def _conclude(imported: Sequence[Imported], reading: Reading) -> ExitCode:
     """Report assumptions and problems of the recipes, and unread parts of the file.
 
-    Return exit code 1 if a recipe is not the same deployment, 2 if part of the file was not read.
+    Return exit code 1 if a recipe may differ from its command, 2 if part of the file was not read.
     """
     for result in imported:
         if result.note:
