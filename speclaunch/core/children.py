@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 SAFE_DIRECTORY = "/"
-"""Default directory of a child. Only root can put a module there."""
+"""Default working directory of a child. Only root can put a module there."""
 _SAFE_PATH, _OURS = "PYTHONSAFEPATH", "speclaunch"
 """Environment variable of `-P`, and the value that speclaunch sets. Any nonempty value works."""
 _OWN_PROCESS = Path(__file__).with_name("own_process.py")

@@ -1,8 +1,8 @@
 """Reads HTTP responses within limits on total time, header bytes and body bytes.
 
-The limits apply at the socket, and thus to a complete response: interim responses, header lines,
-chunk sizes, trailers. Nothing is decompressed, no proxy is used, and redirects are followed only to
-the same server.
+The limits apply at the socket, and thus to all parts of a response: interim responses, header
+lines, chunk sizes, trailers. Nothing is decompressed, no proxy is used, and redirects are followed
+only to the same server.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class HttpReader:
         return response.status, content, response.getheader("Location")
 
     def _connected(self, deadline: float) -> _Bounded:
-        """Return the open connection, or a new one if the server has closed it."""
+        """Return the open connection, or a new one if none is open."""
         found = self._connection
         if found is not None and found.sock is not None:
             if not select.select([found.sock], [], [], 0)[0]:

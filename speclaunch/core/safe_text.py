@@ -41,8 +41,8 @@ _STEERING = lazy(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"
     r"\ud800-\udfff]|\r(?!\n)"
 )
-"""Control characters except tabs and newlines; characters that change the direction of text, have
-no width or end a line for some readers; and surrogates, which represent undecodable bytes."""
+"""Control characters except tabs and newlines, and surrogates, which represent undecodable bytes.
+Also characters that change the text direction, have no width, or end a line for some readers."""
 _COLORS = lazy(r"\x1b\[[0-9;:]*m")
 _COMMAND = lazy(r"(?m:(^[^\S\n]*:)(:))|(##(?:vso)?)(\[)")
 """The start of a workflow command: `::` at the beginning of a line, `##[` or `##vso[` anywhere."""
@@ -218,7 +218,7 @@ def redact(text: str) -> str:
 
 
 def find_secrets(text: str) -> list[str]:
-    """Return the values in `text` that their format shows to be secrets."""
+    """Return the values in `text` whose format shows that they are secrets."""
     return [
         found[0].removeprefix(found[1])
         for pattern in _patterns_for(text)

@@ -121,7 +121,7 @@ _ONE_LAYER = (
 
 @rule("SPL413")
 def mtp_layers_missing(plan: Plan) -> Iterator[Verdict]:
-    """Report a target whose config declares no or several multi-token-prediction layers."""
+    """Report a target without exactly one multi-token-prediction layer."""
     target = plan.facts.target
     if own_path(plan) is not None or target is None:
         return
@@ -175,7 +175,7 @@ _EAGLE3_CAPTURED_LAYERS_SINCE = ">=0.5.13"
 
 @rule("SPL416")
 def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
-    """Report an EAGLE-3 draft that reads layers that the target does not capture."""
+    """Report an EAGLE-3 draft that reads layers that its target does not capture."""
     both = pair(plan)
     if both is None:
         return

@@ -115,7 +115,7 @@ _BRANCH = "speculative_ngram_branch_length"
 
 @rule("SPL504")
 def ngram_limits(plan: Plan) -> Iterator[Verdict]:
-    """Report NGRAM arguments that the engine accepts but its trie refuses."""
+    """Report NGRAM arguments that only the trie refuses."""
     for holds, message, names in _conditions(plan):
         explicit = [name for name in names if plan.is_set(name)]
         if not holds:

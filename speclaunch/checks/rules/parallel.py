@@ -152,7 +152,7 @@ def pipeline_parallel_features(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL236")
 def decode_context_parallel(plan: Plan) -> Iterator[Verdict]:
-    """Report decode context parallelism with speculation, or on a device that lacks it."""
+    """Report decode context parallelism on an unsupported device, or with speculation on NVIDIA."""
     ranks = number(plan, "dcp_size") or 1
     if ranks <= 1:
         return

@@ -106,7 +106,7 @@ _RUNNING = "max_running_requests"
 
 @rule("SPL702")
 def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
-    """Report graph sizes that are not captured because they exceed the running requests."""
+    """Report graph sizes above the running requests; they are not captured."""
     sizing = sizing_arguments(plan)
     if not sizing or decodes_without_graphs(plan):
         return
@@ -139,7 +139,7 @@ _DENSE = 32
 def padded_draft_graphs(plan: Plan) -> Iterator[Verdict]:
     """Report draft batches that FlashInfer pads to the next captured size.
 
-    Padding crashes old engines.
+    Before 0.5.3 padding crashes the engine.
     """
     if decodes_without_graphs(plan) or attention_backends(plan)[1] != "flashinfer":
         return

@@ -86,7 +86,7 @@ class _Budget(NamedTuple):
 
 @rule("SPL851")
 def startup_budget(plan: Plan) -> Iterator[Verdict]:
-    """Report a probe or router whose time limit ends before the model can be loaded."""
+    """Report a probe whose time limit ends before the model can be loaded."""
     if not in_kubernetes(plan):
         return
     if (budget := _budget(plan)) is None:
@@ -184,7 +184,7 @@ _FIX = Fix("add a readinessProbe on /health_generate with a timeout of 25 s")
 
 @rule("SPL854")
 def early_readiness(plan: Plan) -> Iterator[Verdict]:
-    """Report a pod that gets requests before the server has warmed up."""
+    """Report a pod that receives requests before the server has warmed up."""
     if not in_kubernetes(plan) or not plan.request.serves_http or is_worker(plan):
         return
     found = list(probes(plan, ProbeKind.READINESS))

@@ -141,7 +141,7 @@ _BOOTSTRAP = "disaggregation_bootstrap_port"
 
 @rule_across("SPL828", compares=has_router)
 def router_ports(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report a router that expects its servers on ports that they do not listen on."""
+    """Report a router with ports on which its servers do not listen."""
     for found in routed(plans):
         for upstream in found.router.upstreams:
             servers = [plan for plan in found.plans if _fits(plan, upstream)]

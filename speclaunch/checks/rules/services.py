@@ -209,7 +209,7 @@ _SAYS = {"prefill": "prefill", "decode": "decode", "null": "neither"}
 
 @rule_across("SPL874")
 def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report a router that treats a prefill server as a decode server, or vice versa."""
+    """Report a router that expects a role other than the server's `disaggregation_mode`."""
     for router, upstream, target in _upstreams(plans):
         modes = {str(value_or(server, "disaggregation_mode")) for server in target.plans}
         mode = min(modes)
@@ -269,7 +269,7 @@ _WHY = (
 
 @rule("SPL878")
 def fixed_rank(plan: Plan) -> Iterator[Verdict]:
-    """Report two hosts of one server with the same rank."""
+    """Report a rank that is wrong for its host, or that several hosts share."""
     if not gives_ranks(plan):
         return
     number = _rank(plan)
@@ -459,7 +459,7 @@ def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 @rule("SPL885")
 def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
-    """Report a metrics scrape that fails: metrics are off, or its port or path is wrong."""
+    """Report a metrics scrape of a wrong port or path, or without metrics."""
     if not plan.request.serves_http or not in_kubernetes(plan):
         return
     for scrape in context_of(plan).pod.scrapes:

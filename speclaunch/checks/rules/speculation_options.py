@@ -286,7 +286,7 @@ _AWAY = Fix("remove the watermark", set={"enable_watermark": None, "watermark_co
 
 @rule("SPL117")
 def watermark(plan: Plan) -> Iterator[Verdict]:
-    """Report watermarking with an algorithm other than NGRAM, EAGLE or EAGLE3."""
+    """Report watermarking with speculation settings that it does not support."""
     if not plan.user_value("enable_watermark") or plan.algorithm is None:
         return
     if plan.algorithm not in ("NGRAM", "EAGLE", "EAGLE3"):

@@ -113,7 +113,7 @@ def runs_on(plan: Plan, backend: str, phases: tuple[int, ...] = (0, 1)) -> bool:
 
 
 def hardware_of(plan: Plan) -> Hardware:
-    """Return the hardware. Raises UnknownValueError."""
+    """Return the hardware. Raises UnknownValueError if it is unknown."""
     if plan.facts.hardware is None:
         raise UnknownValueError(UNKNOWN_HARDWARE)
     return plan.facts.hardware
@@ -331,7 +331,7 @@ def written_secrets(plan: Plan) -> tuple[RequestedValue, ...]:
     """Return the arguments and variables whose secret value is in the file.
 
     If an argument reads its value from such a variable, only the variable is reported, at the place
-    of the text.
+    of its value.
     """
     requested, env = plan.request.values.values(), plan.request.env.values()
     variables = [

@@ -132,7 +132,7 @@ def overlay(buffers: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def buffer(path: AnyPath) -> bytes | None:
-    """Return a file's content in the current `overlay`; None if it has none."""
+    """Return a file's content from the `overlay`; None if it is not overlaid."""
     if not _buffers:
         return None
     mark_uncacheable()
@@ -343,7 +343,7 @@ def content(path: AnyPath, found: os.stat_result, data: bytes | None = None) -> 
 
 
 def variable(name: str) -> str | None:
-    """Return an environment variable; None if it is not set. Records only a digest of its value."""
+    """Return an environment variable's value, recording only a digest; None if it is not set."""
     found = os.environ.get(name)
     if _recorder is not None:
         _recorder.note(VARIABLE, name, states.variable(name))

@@ -131,7 +131,7 @@ def read_stream(stream: BinaryIO, limit: int = MAX_BYTES, seconds: float = STREA
 
 
 def is_endless(stream: BinaryIO) -> bool:
-    """True for a device other than a terminal and `/dev/null`, such as `/dev/zero`."""
+    """True for a device such as `/dev/zero`, but not for a terminal or `/dev/null`."""
     try:
         found = os.fstat(stream.fileno())
         is_device = stat.S_ISCHR(found.st_mode) and not stream.isatty()
