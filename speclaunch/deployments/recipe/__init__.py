@@ -1,1 +1,1 @@
-"""Recipes: lookup, composition, validation."""
+"""Look up, compose and validate recipes."""

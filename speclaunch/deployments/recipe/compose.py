@@ -10,7 +10,7 @@ keys to a plain number, word or path.
 
 The result equals Hydra's (tests/deployments/recipe/test_quick_compose.py compares both). Quotes,
 lists, interpolations, `+key`, `~key`, repeated or unknown keys and all errors are left to Hydra,
-which has the grammar and the messages; `quick_compose` then returns None.
+which has the grammar and the messages. `quick_compose` then returns None.
 
 Source of Hydra's behavior: hydra-core 1.3, hydra/_internal/defaults_list.py (the order, `_self_`,
 overrides), hydra/core/default_element.py (packages), hydra/grammar/OverrideLexer.g4 (numbers and
@@ -238,7 +238,7 @@ class _Ground(Struct, frozen=True):
 
 _MOST_GROUNDS = 256
 _looked_at: dict[tuple[object, ...], tuple[str, ...]] = {}
-"""Paths (existing or not) searched in the last composition of each choice of groups."""
+"""Paths, existing or not, that the last composition of each defaults list searched."""
 
 
 def _ground(search: tuple[Path, ...], items: tuple[_Item, ...]) -> _Ground:

@@ -2,8 +2,8 @@
 
 A role is merged over a composed recipe. Mappings are merged recursively, and anything else replaces
 the old value, as between files. Null removes a shared value. A null argument remains and means the
-engine's default; a null variable remains and is removed from the engine's environment. An argument
-is replaced under any of its names.
+engine's default. A null variable remains and unsets the engine's variable. An argument is replaced
+under any of its names.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def _script(words: Sequence[Field], index: int, found: FoundCommand) -> FoundCom
 
 
 def _without_option(word: Field, before: Sequence[Field]) -> Field:
-    """Return the script in ``--wrap="…"``, or in `screen`'s input without its line end."""
+    """Return a script without its option (``--wrap=``), or without `screen`'s line end."""
     option = _OPTION.match(word.text)
     if option is not None:
         word = cut(word, option.end())

@@ -58,7 +58,7 @@ def _shell(document: Document) -> IsComment | None:
 
 
 def _yaml(document: Document) -> IsComment | None:
-    """Return the predicate for offsets outside scalars or in shell comments; None if invalid."""
+    """Return the predicate for comments in YAML and its scripts; None for invalid YAML."""
     import yaml  # noqa: PLC0415  scripts need none
 
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415
@@ -92,7 +92,7 @@ def _values(text: str) -> Iterator[Stretch]:
 
 
 def _program(document: Document) -> IsComment | None:
-    """Return the comment predicate of a Python program and its shell scripts; None if invalid."""
+    """Return the predicate for comments in Python and its shell scripts; None if invalid."""
     from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
     lines = io.StringIO(document.text, newline="\n").readline
@@ -123,7 +123,7 @@ def _dockerfile(document: Document) -> IsComment | None:
 
 
 def _document(document: Document) -> IsComment | None:
-    """Return the predicate for `<!-- … -->` in prose, and for the language's comments in code."""
+    """Return the predicate for `<!-- … -->` in prose, and for comments in code."""
     with suppress(InputError):
         documents.read_markdown(document)
     text = document.text

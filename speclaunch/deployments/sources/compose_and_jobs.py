@@ -33,7 +33,7 @@ from speclaunch.engine import Pod, Setting, Volume
 _GPU = "nvidia.com/gpu"
 _LOOPBACK = ("127.", "::1", "[::1]")
 _PATH = lazy(r"[./~]|[A-Za-z]:\\|\$")
-"""First characters of a host path. Any other source is a volume's name."""
+"""Pattern of the start of a host path. Any other source of a mount is a volume's name."""
 
 
 def add_compose_context(

@@ -87,7 +87,7 @@ class Collected(ReadingBuilder):
         dropped: tuple[Dropped, ...],
         set_env: Env | None = None,
     ) -> None:
-        """Read a command as a list of tokens: a server, or a shell with a script.
+        """Read a command from its tokens: a server, or a shell with a script.
 
         `set_env`: additional variables that the container's controller sets for a script.
         """
@@ -215,7 +215,7 @@ def _scope(env: Env, unknown: frozenset[str], positional: tuple[Field, ...] | No
 
 
 _MARK = r"\{\{[^{}\n]*\}\}"
-"""Placeholder of a template."""
+"""Pattern of a template's placeholder."""
 _OPERAND = r"(?:[^{}]|\{[^{}]*\})*"
 _COMPOSE = lazy(rf"\$(?:\$|\{{([A-Za-z_]\w*)(?:(:?[-?+])({_OPERAND}))?\}}|([A-Za-z_]\w*))|{_MARK}")
 _KUBERNETES = lazy(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
@@ -235,9 +235,9 @@ def image_of(node: yaml.ScalarNode, document: Document) -> str:
 
 
 def image_program(keys: Mapping[str, yaml.Node], program: str, document: Document) -> list[Field]:
-    """Return a vLLM image's program if the container sets none; otherwise empty.
+    """Return a vLLM image as the program if the container sets none; else an empty list.
 
-    `program`: the key that would set a program. The image runs `vllm serve` (vLLM's Dockerfile).
+    `program`: the key that sets a program. The image runs `vllm serve` (vLLM's Dockerfile).
     """
     node = keys.get("image")
     if program in keys or not isinstance(node, yaml.ScalarNode):
@@ -259,7 +259,7 @@ def text_at(text: str, node: yaml.Node, document: Document) -> Field:
 def left_out(
     keys: Mapping[str, yaml.Node], read: frozenset[str], document: Document, what: str = "container"
 ) -> Iterator[Dropped]:
-    """Yield one remark that lists a container's or pod's omitted keys: `volumes`, `ports`, …"""
+    """Yield a remark, if any, with a container's or pod's omitted keys: `volumes`, `ports`, …"""
     rest = [name for name in keys if name not in read]
     if rest:
         why = f"the caller sets up the {what}"
@@ -353,7 +353,7 @@ _CONTROLLER_VARIABLES = lazy(
     r"LWS_(?:LEADER_ADDRESS|GROUP_SIZE|WORKER_INDEX)|PARALLELISM_SIZE|POD_GROUP_INDEX"
     r"|RBG_(?:LWP|ROLE|GROUP|COMPONENT)_|ROLE_(?:NAME|INDEX|REPLICA_INDEX)|ROLESET_NAME"
 )
-"""Variables that a controller sets in its pods (`kubernetes_kinds.py`)."""
+"""Pattern of variables that a controller sets in its pods (`kubernetes_kinds.py`)."""
 _READ_OF_CONTAINERS = frozenset({"name", "image", "command", "args", "env", "envFrom"})
 _CONTAINERS = ("initContainers", "containers")
 _ROLES = frozenset({"roles", "components"})

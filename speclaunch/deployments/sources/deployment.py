@@ -107,7 +107,7 @@ def _read(invocation: Invocation, catalogue: Catalogue) -> VersionedCommand:
 
 
 def _in_full(read: VersionedCommand) -> VersionedCommand:
-    """Return the command with flags that only another release understands written in full."""
+    """Return the command with full flags in place of those that only another release accepts."""
     flags = dict(_meant(read))
     if not flags:
         return read
@@ -159,7 +159,7 @@ def _flag_of(argument: Argument, catalogue: Catalogue) -> str | None:
 
 
 def _why_older(first: VersionedCommand, found: VersionedCommand) -> str:
-    """Return why a command is not parsed with the first release."""
+    """Return the reason for parsing a command with an older release."""
     refused = [refusal.message for refusal in first.words.refused]
     refused += [problem.message for problem in first.parsed.problems]
     verb = "accepts it" if not found.wrong else "refuses the fewest arguments"
@@ -216,7 +216,7 @@ class Literals(Struct):
 
 
 def _variable(name: str, line: RecipeLine, words: Sequence[Word]) -> str | None:
-    """Return the variable for a literal secret; None if there is no secret."""
+    """Return the variable that replaces a literal secret; None if there is none."""
     for word in words:
         for default in word.defaults:
             if is_literal_secret(word.text[default.start : default.end]):
@@ -260,7 +260,7 @@ class Imported(Struct, frozen=True):
     """Reason for using a release other than the stated or newest release; else None."""
 
     def recipe(self, source: str) -> str:
-        """Return the recipe, with `source` and every remark in its header."""
+        """Return the recipe's text, with `source` and every remark in its header."""
         header = [f"Imported from {source}, read as a command of SGLang {self.version}."]
         if self.remarks:
             header += ["", *self.remarks]
@@ -281,7 +281,7 @@ class Imported(Struct, frozen=True):
 def to_deployment(
     source: Invocation, name: str, version: str | None = None, default: str | None = None
 ) -> Imported:
-    """Return a command as a recipe, parsed with `version`, its image's release, or `default`.
+    """Convert a command to a recipe, parsed with `version`, its image's release, or `default`.
 
     Without `version` and image, a release older than `default` (the newest) is used if it accepts
     more arguments.
@@ -497,7 +497,7 @@ def _from_slime(invocation: Invocation, args: Mapping[str, RecipeLine]) -> dict[
 
 
 def _ignored_by_slime(parsed: ParsedArguments, words: Sequence[Word]) -> list[str]:
-    """Return a remark, if any, on arguments that slime sets itself, ignoring the command."""
+    """Return a remark, if any, on arguments that slime sets itself, whatever the command."""
     found = [item for item in parsed.parsed if canonical(item.dest) in OWN]
     if not found:
         return []

@@ -2,8 +2,8 @@
 
 The rules are Docker's. An entrypoint in exec form gets the tokens of ``CMD``; an entrypoint in
 shell form does not. A stage inherits the settings of the stage that it builds on. Docker itself
-substitutes ``ENV`` and ``ARG`` in ``FROM``, ``ENV`` and ``ARG``. In a shell form, the shell
-substitutes them. In an exec form, nothing does.
+substitutes variables in ``FROM``, ``ENV`` and ``ARG``. In a shell form, the shell substitutes them.
+In an exec form, nothing does.
 
 Instructions are parsed as in BuildKit (frontend/dockerfile/parser). A line continues after the
 escape character; comments and empty lines between continued lines are skipped. A list of JSON
@@ -202,7 +202,7 @@ _NAMED = lazy(r"(\S+)(?:\s+[Aa][Ss]\s+(\S+))?")
 _ECHOED = lazy(
     r"\b(?:echo|printf)\s+(?:-[neE]+\s+)*(?:'([^']*)'|\"([^\"$`]*)\")\s*>>?\s*[\"']?([^\s;&|\"']+)"
 )
-"""Text that a build writes to a file, and the file's name."""
+"""Pattern of a text that a build writes to a file, and of the file's name."""
 _ESCAPED = lazy(r"\\([nt\\])")
 _BETWEEN = lazy(r"[^\w.-]+")
 _SHELLS = frozenset({"bash", "sh", "ash", "dash", "zsh"})
@@ -449,7 +449,7 @@ def _echoed(source: SourceText) -> Iterator[tuple[str, SourceText]]:
 
 
 def _run_arguments(found: Instruction) -> Field:
-    """Return the arguments of ``docker run``, which follow an entrypoint without ``CMD``."""
+    """Return a placeholder for the arguments of ``docker run`` if there is no ``CMD``."""
     start, end = _stripped(found.rest)
     why = "the arguments of `docker run`"
     piece = WordPiece("$@", found.rest, max(end - 1, start), True, False, why)
