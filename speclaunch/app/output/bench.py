@@ -443,7 +443,7 @@ def certificate_markdown(found: CertificateDocument) -> str:
 
 
 def single_markdown(found: SingleDocument) -> str:
-    """Return the results of a single server as Markdown, for example for an issue."""
+    """Return the results of a single server as Markdown."""
     head = f"**{found.candidate}**\n" + "".join(f"\nNote: {caveat}\n" for caveat in found.caveats)
     if not found.counts:
         objections = "".join(f"- {objection.message}\n" for objection in found.objections)

@@ -120,7 +120,7 @@ class BarRow(Struct, frozen=True):
 
 
 class TimePlot(Struct, frozen=True):
-    """Times of all cells on one scale."""
+    """Times of all cells for one metric."""
 
     title: str
     rows: tuple[BarRow, ...]
@@ -266,7 +266,7 @@ def _bar(side: str, times: Marks, scale: float) -> Bar:
 def distributions(
     cell: CellRecord, shares: Sequence[float], names: tuple[str, str]
 ) -> list[Distribution]:
-    """Return a cell's distribution of times for each metric that was measured."""
+    """Return a cell's distribution of times for each measured metric."""
     found = []
     for key, title in TIMES:
         sides = [

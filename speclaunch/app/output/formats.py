@@ -67,7 +67,7 @@ class FormatInput(Struct, frozen=True, dict=True):
 
     @property
     def names_engines(self) -> bool:
-        """True if the report covers several versions, so findings must name theirs."""
+        """True if findings must name their version, because the report covers several."""
         return len({file.engine for file in self.report.files if not file.template}) > 1
 
     def message(self, finding: Finding) -> str:

@@ -16,7 +16,7 @@ GIB = 1 << 30
 MIB = 1 << 20
 _KIB = 1 << 10
 _RUN = 3
-"""Minimum count of equally spaced numbers that are written as a run."""
+"""Minimum count of equally spaced numbers that form a run."""
 
 
 def size(count: int) -> str:

@@ -234,7 +234,7 @@ def missing(budget: MemoryBudget) -> list[str]:
 
 
 def numbers(budget: MemoryBudget, margins: Margins | None = None) -> list[tuple[str, str]]:
-    """Return the names and texts of the memory numbers."""
+    """Return each memory number as a name and a text."""
     found: list[tuple[str, str]] = []
     if budget.tokens is not None:
         found.append(("tokens in the KV cache", formatting.number(budget.tokens)))

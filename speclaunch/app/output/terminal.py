@@ -31,7 +31,7 @@ class SafeConsole(Console):
 
     @property
     def file(self) -> IO[str]:
-        """Stream that does not escape control characters again."""
+        """Stream that passes terminal codes through."""
         stream: Any = Console.file.fget(self)  # type: ignore[attr-defined]
         return _Drawing(stream) if hasattr(stream, "write_drawn") else stream  # type: ignore[return-value]
 

@@ -186,7 +186,7 @@ def _document(server: _Server) -> dict[str, Any]:
 
 
 def _record(advisory: Advisory) -> dict[str, Any]:
-    """Return an advisory as JSON, with its severity, range and remedy."""
+    """Return an advisory as JSON, with its severity, versions and remedy."""
     computed = {"severity": advisory.severity.value, "versions": advisory.versions}
     return {**msgspec.to_builtins(advisory), **computed, "remedy": advisory.remedy}
 
