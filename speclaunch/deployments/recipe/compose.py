@@ -53,7 +53,7 @@ _MOST_DEEP = 12
 _RESERVED = frozenset({"optional", "override", "hydra"})
 _KEY = lazy(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", re.ASCII)
 _OPEN = lazy(r"(args|engine\.env|router\.args)\.[^.]+\Z")
-"""Pattern of keys of arguments, variables and router options, valid even if no file sets them."""
+"""Pattern of argument, variable and router keys, which are valid even if no file sets them."""
 _WHOLE = lazy(r"-?(0|[1-9][0-9]*)\Z", re.ASCII)
 _FRACTION = lazy(r"-?[0-9]+\.[0-9]+\Z", re.ASCII)
 _WORD = lazy(r"[A-Za-z/][A-Za-z0-9_./-]*\Z", re.ASCII)
@@ -210,7 +210,7 @@ class _Composing(Struct):
 
 
 def _final_package(node: _Node, header: str | None) -> str:
-    """Return the package (Hydra's `_get_final_package`): the header's, else parent and group."""
+    """Return the package of a config, as Hydra's `_get_final_package` does."""
     if header == "_global_":
         return ""
     if header is not None:

@@ -158,7 +158,7 @@ def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
 def recipes(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return the recipes with their overrides. Overrides before the first recipe apply to all.
 
-    Raises InputError if none is named.
+    Raises InputError if no recipe is named.
     """
     common: list[str] = []
     found: list[tuple[str, list[str]]] = []

@@ -186,7 +186,7 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
 
 
 _OPEN = ("args.", "engine.env.", "router.args.")
-"""Prefixes of keys of arguments, variables and router options, valid even if no file sets them."""
+"""Prefixes of argument, variable and router keys, which are valid even if no file sets them."""
 
 
 def _opened(override: Override) -> str:
@@ -547,7 +547,7 @@ class _Options:
         self._dirs = tuple(config_dirs)
 
     def get_group_options(self, group: str, results_filter: object = None) -> list[str]:  # noqa: ARG002 - passed by Hydra
-        """Return the sorted recipe names or options of `group`."""
+        """Return a group's options, or the recipe names for `recipe`, sorted."""
         if group == RECIPE:
             return sorted(recipe_names(self._dirs))
         folders = [directory / group for directory in (*recipe_dirs(self._dirs), conf_dir())]

@@ -84,7 +84,7 @@ def lock_and_recipe(
 
     The recipe gets the overrides in its lock, then `overrides` (already part of `recipe`). If
     `recipe` is itself a lock, it is compared with the recipe that it names, or with itself if that
-    is missing. Overrides that differ between hosts apply to both. Raises InputError.
+    recipe is missing. Overrides that differ between hosts apply to both. Raises InputError.
     """
     path = recipe.lock_path
     lock = read_lock(path, config_dirs, of_this_host(overrides))

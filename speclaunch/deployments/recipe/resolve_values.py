@@ -42,7 +42,7 @@ def uses_environment(raw: Any) -> bool:
 
 
 def resolved(raw: Mapping[Any, Any], resolve: Callable[[Any], Any]) -> dict[Any, Any]:
-    """Return a raw container resolved by `resolve`; texts from the environment are FromEnvironment.
+    """Return `raw` resolved by `resolve`; texts from the environment become FromEnvironment.
 
     Raises OmegaConf's errors, but not for unset variables.
     """
@@ -72,7 +72,7 @@ def without_unset(values: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def restored(validated: Any, values: Any) -> Any:
-    """Return validated values; texts from the environment are FromEnvironment again."""
+    """Return validated values; texts from the environment become FromEnvironment again."""
     if isinstance(values, FromEnvironment) and isinstance(validated, str):
         return FromEnvironment(validated, values.template, values.unset)
     if isinstance(values, dict) and isinstance(validated, dict):

@@ -92,7 +92,7 @@ def _values(text: str) -> Iterator[Stretch]:
 
 
 def _program(document: Document) -> IsComment | None:
-    """Return the predicate for comments in Python and its shell scripts; None if invalid."""
+    """Return the predicate for comments in Python and its scripts; None for invalid Python."""
     from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
     lines = io.StringIO(document.text, newline="\n").readline

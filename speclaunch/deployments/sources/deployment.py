@@ -216,7 +216,7 @@ class Literals(Struct):
 
 
 def _variable(name: str, line: RecipeLine, words: Sequence[Word]) -> str | None:
-    """Return the variable that replaces a literal secret; None if there is none."""
+    """Return the variable that replaces a literal secret; None if there is no secret."""
     for word in words:
         for default in word.defaults:
             if is_literal_secret(word.text[default.start : default.end]):
@@ -497,7 +497,7 @@ def _from_slime(invocation: Invocation, args: Mapping[str, RecipeLine]) -> dict[
 
 
 def _ignored_by_slime(parsed: ParsedArguments, words: Sequence[Word]) -> list[str]:
-    """Return a remark, if any, on arguments that slime sets itself, whatever the command."""
+    """Return a remark, if any, on arguments that slime sets itself, regardless of the command."""
     found = [item for item in parsed.parsed if canonical(item.dest) in OWN]
     if not found:
         return []
