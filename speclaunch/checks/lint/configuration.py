@@ -163,7 +163,7 @@ def _below(path: str, left_out: Below) -> Iterator[FoundFile]:
 
 
 def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
-    """Yield the file if it has to be read or reported, because it mentions a server.
+    """Yield the file if it must be read or reported, because it mentions a server.
 
     A link is followed only if its target is below `root`, so a repository cannot direct reports or
     fixes to files outside it.
@@ -194,7 +194,7 @@ def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
 
 
 def mentions_a_server(data: bytes) -> bool:
-    """True if a file's content may concern a server."""
+    """True if `data` may concern a server."""
     is_program = b"\0" in data[:_HEAD]  # compiled programs can mention a server, too
     return not is_program and _OF_INTEREST.search(data) is not None
 
@@ -375,7 +375,7 @@ def _baseline(setting: PlacedText | None) -> Path | None:
 
 
 class Options(Struct, frozen=True):
-    """Options of a file check: `LintSettings` with its rules and sources of facts resolved."""
+    """Options of a file check: `LintSettings` with rules and sources of facts resolved."""
 
     lookup: Lookup
     rules: tuple[Rule, ...]

@@ -160,9 +160,9 @@ def with_other_releases(
     lookup: Lookup,
     rules: Iterable[Rule],
 ) -> tuple[Finding, ...]:
-    """Return a deployment's findings at the newest release. Errors that some older release does
-    not have become warnings. `others`: the older releases, ascending. `request` returns the
-    deployment in a release."""
+    """Return a deployment's findings at the newest release. Errors that a release in `others`
+    (older, ascending) does not have become warnings. `request` returns the deployment in a
+    release."""
     errors = _keys(findings)
     if not errors or not others:
         return tuple(findings)

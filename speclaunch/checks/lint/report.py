@@ -246,7 +246,7 @@ _SPACE = lazy(r"\s+")
 
 
 def plain(message: str) -> str:
-    """Return a message without its numbers, equal for two versions with the same wording."""
+    """Return a message without its numbers, so that equal wordings of two versions match."""
     return _SPACE.sub(" ", FIGURE.sub("#", message)).strip()
 
 

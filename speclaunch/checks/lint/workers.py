@@ -58,7 +58,7 @@ class _Pool(Generic[T]):
         self._waiting = selectors.DefaultSelector()
 
     def start(self, first: int) -> None:
-        """Start a process for the items from `first` on."""
+        """Start a process for every `processes`-th item from `first` on."""
         reading, writing = os.pipe()
         # an interrupt must not hit the child while it still has the parent's state
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

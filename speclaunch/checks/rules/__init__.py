@@ -1,4 +1,4 @@
-"""Rules about deployments that fail, serve wrongly or lose performance.
+"""Rules about deployments that fail, serve wrong output or lose performance.
 
 `table.py` has one row per rule, which names the module with the rule's check. A rule's page is
 `docs/rules/<CODE>.md`; its cases are `tests/checks/rules/cases/<CODE>.yaml`.
@@ -93,6 +93,6 @@ FAMILIES: Mapping[str, Family] = {
 }
 """Families of rules. 000 and 090 to 099 are codes that lint reports without a rule."""
 ELSEWHERE: Mapping[str, str] = {"SPL243": "models", "SPL244": "models"}
-"""Family of each code outside the number range of its family; these codes are older."""
+"""Family of each code outside its family's number range; these codes predate the ranges."""
 RETIRED = frozenset({"SPL901", "SPL913", "SPL918", "SPL919", "SPL920", "SPL921"})
 """Codes that new rules must not use, because plan changes without a rule use them."""

@@ -1,4 +1,4 @@
-"""Rules about arguments and variables that this engine version rejects, ignores or changes."""
+"""Rules about arguments and variables that an engine version rejects, ignores or changes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def verdict(problem: Problem, plan: Plan) -> Verdict:
 def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
     """Return the known fork that has the problem's argument.
 
-    None if a release has an argument with that name, or with a similar one (a typo).
+    None if no fork has it, or if it is probably a typo of a release's argument.
     """
     found = written(problem)
     if MARK in plan.request.version or found is None:
@@ -169,7 +169,7 @@ def _instead(problem: Problem, plan: Plan) -> Fix | None:
 
 
 def same_argument(name: str, catalogue: Catalogue) -> str | None:
-    """Return a version's other flag for the argument `name`; None if it has `name` or no other."""
+    """Return a version's flag for a renamed argument; None if it has `name` itself or no flag."""
     if catalogue.by_name(name) is not None:
         return None
     found = (catalogue.by_name(other) for other in other_names(name))
@@ -441,7 +441,7 @@ def engine_refuses_when(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL018")
 def outdated_lock(plan: Plan) -> Iterator[Verdict]:
-    """Report each difference of a recipe from its lock."""
+    """Report each difference between a recipe and its lock."""
     for problem in plan.request.lock_differences:
         yield Verdict(
             problem.message,
@@ -472,7 +472,7 @@ _KINDS = {
 
 
 def _changed(kind: ChangeKind, plan: Plan) -> Iterator[Verdict]:
-    """Yield a verdict for each change of a kind: the old value, the new value, and the reason."""
+    """Yield a verdict for each change of a kind, with old value, new value and reason."""
     for change in plan.changes:
         if change.kind is kind:
             before = "" if change.before is None else f", not {_shown(change.before)}"

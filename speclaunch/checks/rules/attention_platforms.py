@@ -149,7 +149,7 @@ def backend_hardware(plan: Plan) -> Iterator[Verdict]:
 
 
 def _effective(plan: Plan, name: str) -> str | None:
-    """Return an argument's effective backend, else the user's; None if unset."""
+    """Return an argument's effective backend, or the user's if unknown; None if unset."""
     try:
         return attention_backend(plan, name)
     except UnknownValueError:  # a backend that the engine chooses always runs
@@ -182,7 +182,7 @@ def _hardware(plan: Plan) -> str:
 
 @rule("SPL320")
 def backend_phase(plan: Plan) -> Iterator[Verdict]:
-    """Report a backend for a phase that it does not serve."""
+    """Report a backend for a phase that it does not support."""
     if plan.in_versions(">=0.5.4,<0.5.8"):
         for name in ("attention_backend", "decode_attention_backend"):
             if plan.user_value(name) == "fa4":
@@ -233,7 +233,7 @@ _GEMMA4 = (
     ("0.5.22", ("fa4",)),
 )
 _EXAONE = (("0.5.9", ("fa3", "triton", "trtllm_mha")),)
-"""First release and backends for sliding layers of EXAONE (`sliding_window_pattern`)."""
+"""First release and backends for EXAONE with sliding-window layers (`sliding_window_pattern`)."""
 _MODEL_BACKEND_TARGETS = {
     "Exaone4ForCausalLM": _EXAONE,
     "ExaoneMoEForCausalLM": _EXAONE,
@@ -308,7 +308,7 @@ _ALLOWED = (
 _ONE_FIELD = "<0.5.16"
 """Releases that check only `attention_backend`, even if each phase has its own."""
 _BOTH_OR_ONE = "<0.5.18"
-"""Releases that check the backend of each phase if both are set."""
+"""Releases that check the backend of each phase if both are set, else `attention_backend`."""
 
 
 @rule("SPL324")
@@ -464,7 +464,7 @@ _FAMILY = (
 
 @rule("SPL326")
 def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
-    """Report a KV cache dtype that DeepSeek's sparse attention does not read."""
+    """Report a KV cache dtype that DeepSeek's sparse attention cannot read."""
     dtype = plan.user_value(_DTYPE)
     if dtype is None or dtype in _SPARSE_KV_DTYPE_TYPES or plan.device != "cuda":
         return
@@ -485,17 +485,18 @@ def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
 
 _FP4_KV_BACKEND_TYPES = ("nvfp4", "fp4_mx_block16")
 _OLD_TYPE = "fp4_e2m1"
-"""KV cache dtype whose name releases from 0.5.16 on refuse."""
+"""Former name of a KV cache dtype; 0.5.16 and later refuse it."""
 _PLAIN = ("triton", "torch_native", "flex_attention", "trtllm_mha")
 _FP4_KV_BACKEND_LATENT = ("flashinfer", "trtllm_mla", "cutlass_mla")
 _FP4_KV_BACKEND_EARLY = "flashmla"
-"""The three constants above name backends that read an FP4 cache: without latent attention, with
-it, and with it before 0.5.16 if they run both phases. 0.5.20 and later reject cutlass_mla."""
+"""Backend that reads an FP4 cache with latent attention before 0.5.16, if it runs both phases.
+`_FP4_KV_BACKEND_LATENT` lists the other such backends (0.5.20 and later reject cutlass_mla), and
+`_PLAIN` those for models without latent attention."""
 
 
 @rule("SPL327")
 def fp4_kv_backend(plan: Plan) -> Iterator[Verdict]:
-    """Report an FP4 KV cache on an attention backend that does not read it."""
+    """Report an FP4 KV cache on an attention backend that cannot read it."""
     requested = plan.user_value("kv_cache_dtype")
     if requested not in _FP4_KV_BACKEND_TYPES and not (
         requested == _OLD_TYPE and plan.in_versions(">=0.5.7,<0.5.16")

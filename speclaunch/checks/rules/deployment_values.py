@@ -36,7 +36,7 @@ KUBERNETES = frozenset(
         "RoleBasedGroupSet",
     }
 )
-"""Object kinds whose pods run as written. Operators of other kinds (Dynamo, KServe, OME) add
+"""Object kinds whose pods run unchanged. Operators of other kinds (Dynamo, KServe, OME) add
 probes, volumes and ports."""
 
 
@@ -77,13 +77,13 @@ def number(setting: Setting | None, default: float | None = None) -> float | Non
 
 
 def integer(setting: Setting | None) -> int | None:
-    """Return a setting's integer; None if unknown or not an integer."""
+    """Return a setting's integer; None if it has none."""
     found = number(setting)
     return int(found) if found is not None and found.is_integer() else None
 
 
 def text(setting: Setting | None) -> str | None:
-    """Return a setting's value as a string; None if unknown."""
+    """Return a setting's value as text; None if unset or unknown."""
     return str(setting.value) if setting is not None and setting.known else None
 
 
@@ -164,7 +164,7 @@ def written(plan: Plan, *names: str) -> tuple[Place, ...]:
 
 
 def grouped(plans: Sequence[Plan]) -> Iterator[tuple[Group, list[Plan]]]:
-    """Yield the deployments and the plans of each, in file order."""
+    """Yield each deployment with its plans, in file order."""
     found: dict[tuple[str, str, Place], tuple[Group, list[Plan]]] = {}
     for plan in plans:
         server_context = plan.request.server_context
@@ -178,7 +178,7 @@ def grouped(plans: Sequence[Plan]) -> Iterator[tuple[Group, list[Plan]]]:
 def gives_ranks(plan: Plan) -> bool:
     """True if the file itself sets each host's rank and address.
 
-    Operators (Dynamo, OME) and rendered recipes add them.
+    Otherwise an operator (Dynamo, OME) or a recipe's rendering adds them.
     """
     return is_in_container(plan) or context_of(plan).group.platform == BATCH
 
@@ -231,7 +231,7 @@ _OF_PREFILL = "disaggregation_bootstrap_port"
 
 
 def known_ports(plan: Plan) -> set[int]:
-    """Return the known ports except `port`. Only rank 0 opens the port in `dist_init_addr`."""
+    """Return a server's known ports except `port`. Only rank 0 opens that of `dist_init_addr`."""
     names = [*_NAMED]
     if value_or(plan, "disaggregation_mode", "prefill") == "prefill":
         names.append(_OF_PREFILL)

@@ -55,7 +55,7 @@ def outer_and_nested(plan: Plan, name: str) -> tuple[Any, Any]:
 
 
 def captured_layers(plan: Plan) -> tuple[int, ...]:
-    """Return the target layers that the draft declares to read (resolve_target_layer_ids).
+    """Return the target layers that the draft declares it reads (resolve_target_layer_ids).
 
     Empty if it declares none, or the draft is unknown.
     """
@@ -80,7 +80,7 @@ def dspark_device(plan: Plan) -> Iterator[Verdict]:
 
 
 def _on_device(plan: Plan, algorithm: str, since: Mapping[str, str]) -> Iterator[Verdict]:
-    """Yield a verdict on an unsupported device; `since` maps each supported device to versions."""
+    """Report an unsupported device; `since` maps each supported device to versions."""
     devices = [device for device, versions in since.items() if plan.in_versions(versions)]
     if plan.device not in devices:
         yield Verdict(
@@ -142,7 +142,7 @@ def dflash_dp_attention(plan: Plan) -> Iterator[Verdict]:
 def _unmet_by_ranks(
     plan: Plan, algorithm: str, head: KnownRefusal, context: KnownRefusal
 ) -> Iterator[Verdict]:
-    """Report DP attention without a shared output head, or with context parallelism."""
+    """Report DP attention without `enable_dp_lm_head`, or with context parallelism."""
     if head.holds(plan):
         ranks = counted(attention_ranks(plan), "rank")
         yield Verdict(
@@ -232,7 +232,7 @@ _NAME = "speculative_draft_attention_backend"
 
 @rule("SPL608")
 def dflash_draft_backend(plan: Plan) -> Iterator[Verdict]:
-    """Report a draft attention backend that the engine replaces because DFLASH lacks it."""
+    """Report a draft attention backend that DFLASH does not support and the engine replaces."""
     backend = plan.user_value(_NAME)
     if backend is None or speculation.dflash_drafts_on(plan, backend):
         return

@@ -420,8 +420,8 @@ def unchecked_draft_context(plan: Plan) -> Iterator[Verdict]:
 
 _SPARE = 8
 """Slots for the last verification in a request's row of the token table. The verification begins 4
-before the context length, and the row has 4 more slots (0.4.10.post2 managers/tp_worker.py:141,
-managers/scheduler.py:1179, speculative/eagle_utils.py:768)."""
+tokens before the context length, and the row has 4 more slots (0.4.10.post2
+managers/tp_worker.py:141, managers/scheduler.py:1179, speculative/eagle_utils.py:768)."""
 
 
 @rule("SPL424")

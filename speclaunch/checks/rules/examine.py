@@ -79,7 +79,7 @@ BUG = "of a bug in this rule, please report it"
 
 
 def check_rules(plan: Plan, rules: Iterable[Rule]) -> RuleResults:
-    """Return the verdicts of `rules` on a plan, in the order of their places.
+    """Return the findings of `rules` on a plan, in the order of their places.
 
     A rule that needs an unknown value is listed as skipped; its earlier verdicts remain. Skipped
     advisories are not listed, because most depend on facts that few files provide.
@@ -266,7 +266,7 @@ def _without(facts: Facts, gone: Checkpoint) -> Facts:
 
 
 def _as_stated(facts: Facts, checkpoint: Checkpoint) -> Facts:
-    """Return the facts, reduced to those keys of a checkpoint that a document states."""
+    """Return the facts, with a checkpoint's config reduced to the keys that a document states."""
     stated = checkpoint.origin.stated if checkpoint.origin is not None else ()
     raw = checkpoint.field_or_none("raw")
     known = {key: raw[key] for key in stated if key in raw}
@@ -355,7 +355,7 @@ class Lookup(Struct, frozen=True):
 def _folder(path: str) -> Path:
     """Return the directory of a deployment's file.
 
-    For a command line or a built-in recipe: the working directory.
+    A command line or a built-in recipe has the working directory.
     """
     here = Path.cwd()
     try:
@@ -389,7 +389,7 @@ class CheckedRequest(Struct, frozen=True):
 
 
 class PreflightError(SpeclaunchError):
-    """Deployment that will fail or serve wrongly: it is neither started nor rendered (exit 1)."""
+    """The deployment would fail or serve wrong output: it is not started or rendered (exit 1)."""
 
 
 def check_request(request: Request, lookup: Lookup, rules: Iterable[Rule]) -> CheckedRequest:

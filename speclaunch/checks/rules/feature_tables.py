@@ -34,7 +34,7 @@ class Number(Struct, frozen=True):
     on: Callable[[Plan], bool] = lambda _: True
     """True if the engine checks the number. Raises UnknownValueError."""
     requirement: str = ""
-    """Requirement of `allowed`, for messages. Empty: at least `least`."""
+    """Requirement that `allowed` checks, for messages; if empty, they state `least`."""
     allowed: Callable[[Any], bool] | None = None
 
     def allows(self, value: Any) -> bool:
@@ -448,7 +448,7 @@ def _latent(plan: Plan) -> frozenset[str]:
 
 
 def _heads(plan: Plan) -> frozenset[str]:
-    """Return `TRANSLATED_MHA_RAILS` (0.5.22) or `_SPEC_MHA_AUDITED_BACKENDS` of the engine."""
+    """Return the engine's `TRANSLATED_MHA_RAILS` (0.5.22) or `_SPEC_MHA_AUDITED_BACKENDS`."""
     found = frozenset({"triton", "flashinfer", "fa3"})
     return found | {"trtllm_mha"} if plan.in_versions(">=0.5.23") else found
 

@@ -373,7 +373,7 @@ def chunked_prefill_pages(plan: Plan) -> Iterator[Verdict]:
 
 
 def _chunk(plan: Plan, page: int) -> int:
-    """Return the tokens in a rank's prefill chunk; 0 if every default fits the page size."""
+    """Return a rank's prefill chunk size in tokens; 0 if every default fits the page size."""
     ranks = 1 if plan.in_versions(_BEFORE_RESOLUTION) else attention_ranks(plan)
     explicit = plan.user_value("chunked_prefill_size")
     if explicit is not None:
@@ -423,8 +423,8 @@ def served_model_name(plan: Plan) -> Iterator[Verdict]:
 
 _NAME = "enable_hisparse"
 _SPARSE = (("0.5.12", "DeepseekV4"), ("0.5.21", "MiniMaxM3Sparse"))
-"""Prefixes of architectures that are sparse without an index_topk, and the first release of
-each."""
+"""Prefixes of architectures that are sparse without an index_topk, each with the first release
+that supports it."""
 
 
 @rule("SPL264")

@@ -77,7 +77,7 @@ class Severity(StrEnum):
     ERROR = "error"
     """The engine refuses, crashes, or serves wrong output: certain given the available facts."""
     WARNING = "warning"
-    """The deployment is likely to fail, slow, or unsafe."""
+    """The deployment is likely to fail, to be slow or to be unsafe."""
     INFO = "info"
     """The engine changes a value on its own."""
 
@@ -124,7 +124,7 @@ class Fix(Struct, frozen=True):
 class DeploymentPlace(Struct, frozen=True):
     """A deployment in a file: its name, and the place of its command (for a recipe: of the file).
 
-    Containers that share a command by an alias differ only in their names.
+    Containers that share a command through a YAML alias differ only in their names.
     """
 
     place: Place
@@ -143,7 +143,7 @@ class Finding(Struct, frozen=True):
     place: Place
     engine: str
     others: tuple[Place, ...] = ()
-    """Places of the arguments that conflict with the first."""
+    """Other places that the finding is about, such as those of conflicting arguments."""
     deployments: tuple[DeploymentPlace, ...] = ()
     """Affected deployments: several if they share the cause."""
     arguments: Mapping[str, str] = {}
@@ -205,9 +205,9 @@ __all__ = ["Fix", "Rule", "Severity", "Verdict", "refused", "row", "rule", "rule
 
 
 class Verdict(Struct, frozen=True):
-    """A report of a rule about arguments or variables.
+    """A rule's report about arguments or variables.
 
-    The first name in `at` that the user set decides the place. `why` gives the numbers. `severity`
+    The first name in `at` that the user set decides the place. `why` gives the reason. `severity`
     is set only if it differs from the rule's.
     """
 
@@ -217,7 +217,7 @@ class Verdict(Struct, frozen=True):
     fix: Fix | None = None
     severity: Severity | None = None
     place: Place | None = None
-    """Place of a verdict that is not about an argument, such as a token that the parser refuses."""
+    """Place, if the verdict is not about an argument but, for example, a token that is refused."""
     others: tuple[Place, ...] = ()
     """Places in addition to those of `at`: in a different role, the pod or a Service."""
 
@@ -257,7 +257,7 @@ def no_verdict(_plan: Plan) -> Iterator[Verdict]:
 
 
 class Rule(Struct, frozen=True):
-    """A rule and when its `check` runs. Its page has the documentation.
+    """A rule, and the conditions for its `check`. Its page documents it.
 
     `algorithms`: effective algorithms that it applies to; empty: any or none. `versions`: the
     engine versions that it applies to, as a specifier set; empty: all.

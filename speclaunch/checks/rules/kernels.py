@@ -228,7 +228,7 @@ _MUSE_SPARK = "MuseSparkForConditionalGeneration"
 
 
 class _Runners(Struct, frozen=True):
-    """The runners that a backend accepts; the engine resolves `auto`.
+    """MoE runners that a backend accepts; the engine resolves `auto`.
 
     The first matching row applies. Sources: 0.5.12.post1 server_args.py:3278, 0.5.14 :5351,
     0.5.15.post1 :5161; 0.5.23 arg_groups/moe_hook.py:333, 415, 538 and 600.
@@ -292,8 +292,8 @@ _ROOM = {
     "mori": ("SGLANG_MORI_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 4096),
     "pplx": ("SGLANG_PPLX_NUM_MAX_DISPATCH_TOKENS_PER_RANK", 128),
 }
-"""Variable that limits how many tokens a rank may send at once, and its default (0.5.18
-server_args.py:6966 and 7006)."""
+"""For each backend, the variable that limits how many tokens a rank may send at once, and its
+default (0.5.18 server_args.py:6966 and 7006)."""
 
 
 @rule("SPL271")
@@ -320,7 +320,7 @@ def all_to_all(plan: Plan) -> Iterator[Verdict]:
 
 
 def _attention(plan: Plan, backend: str) -> Iterator[Verdict]:
-    """Report data-parallel attention ranks that a backend does not support."""
+    """Report a DP attention rank count that a backend does not support."""
     ranks, tensor = attention_ranks(plan), plan.value("tp_size")
     needs_all = backend == "flashinfer_megamoe" or (
         backend == "flashinfer"

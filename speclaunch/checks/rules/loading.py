@@ -62,7 +62,7 @@ def known(*numbers: int | None) -> list[int] | None:
 
 
 def is_tied(checkpoint: Checkpoint) -> bool:
-    """True if the output layer is the embedding. The classes' default is False (LlamaConfig)."""
+    """True if the output layer is the embedding. The default is False, as in LlamaConfig."""
     return checkpoint.config.get("tie_word_embeddings") is True
 
 
@@ -75,7 +75,7 @@ def flag(config: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
 def attention(
     at: str, sizes: Dimensions, inputs: int, *, qkv_bias: bool, o_bias: bool
 ) -> dict[str, ExpectedTensor]:
-    """Return the tensors of grouped-query attention; `at` is the name in front of `self_attn`."""
+    """Return the tensors of grouped-query attention; `at` is the prefix of `self_attn`."""
     rows = {
         "q_proj": sizes.heads * sizes.head_dim,
         "k_proj": sizes.kv_heads * sizes.head_dim,
@@ -92,7 +92,7 @@ def attention(
 
 
 def mlp(at: str, hidden: int, width: int) -> dict[str, ExpectedTensor]:
-    """Return the tensors of a gated MLP; `at` is the name in front of its projections."""
+    """Return the tensors of a gated MLP; `at` is the prefix of its projections."""
     return {
         f"{at}gate_proj.weight": ExpectedTensor((width, hidden)),
         f"{at}up_proj.weight": ExpectedTensor((width, hidden)),
@@ -112,7 +112,7 @@ class ExpectedTensor(Struct, frozen=True):
     """A tensor that a class loads.
 
     `needed`: the class computes with it and has no substitute. Otherwise the class loads it if
-    present (and refuses a different shape), or uses the target's tensor or a good initial value.
+    present (and refuses a different shape), else uses the target's tensor or an initial value.
     `used`: the class computes with it if present.
     """
 
@@ -124,9 +124,9 @@ class ExpectedTensor(Struct, frozen=True):
 class Loader(Struct, frozen=True):
     """The tensors that a model class loads, by name.
 
-    `place` returns the name of a file's tensor in `expected`; None if it is skipped on purpose, or
-    belongs to another model. The engine silently drops a name that is not in `expected`. `layers`:
-    the number of layers that it builds, under `layers.N.`.
+    `place` returns a file tensor's name in `expected`; None if the tensor is skipped on purpose, or
+    belongs to another model. The engine silently drops a tensor that is not in `expected`.
+    `layers`: the number of layers that the class builds, under `layers.N.`.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Loader(Struct, frozen=True):
     place: Callable[[str], str | None]
     layers: int | None = None
     has_offset_norms: bool = False
-    """True if norms are stored minus 1 (`GemmaRMSNorm`), so zeros are ordinary."""
+    """True if norm weights are stored minus 1 (`GemmaRMSNorm`), so zeros are normal."""
 
 
 class Misshapen(Struct, frozen=True):
@@ -154,8 +154,8 @@ class Misshapen(Struct, frozen=True):
 class TensorComparison(Struct, frozen=True):
     """Comparison of a file's tensors with a model class.
 
-    `missing`: names that the class expects, each with the tensor that may be meant for it.
-    `unread`: tensors that the class drops. `own`: the tensors that it loads.
+    `missing`: expected names that the file lacks, each with the tensor that may be meant, or None.
+    `unread`: tensors that the class drops. `own`: those that it loads, with their expected names.
     """
 
     missing: Mapping[str, str | None] = {}
@@ -170,13 +170,13 @@ _IN_ALL = {"weight", "model", "layers", "proj", "0"}
 """Parts of names that do not identify a tensor."""
 _MOST_COMPARED = 500
 _QUANTIZED = ("qweight", "weight_packed")
-"""Names of quantized matrices: AWQ and GPTQ, compressed-tensors."""
+"""Names of quantized matrices in AWQ and GPTQ, and in compressed-tensors."""
 
 
 def compare(
     loader: Loader, headers: Mapping[str, TensorHeader], *, plain: bool = True
 ) -> TensorComparison:
-    """Return the comparison of a file's tensors with the loader's.
+    """Compare a file's tensors with those that a loader expects.
 
     `plain` is False for quantized matrices, which have other names and shapes.
     """

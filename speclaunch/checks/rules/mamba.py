@@ -33,12 +33,12 @@ _EXTRA_BUFFER = {
     "NemotronHForCausalLM": ">=0.5.13",
     "NemotronHPuzzleForCausalLM": ">=0.5.13",
 }
-"""Targets with the strategy extra_buffer in releases before `CHOSEN`, and the first release of each
-(the calls of `_handle_mamba_radix_cache`: 0.5.9 server_args.py:1524 to 1660, 0.5.10.post1
-server_args.py:1914 to 2060, 0.5.13.post1 server_args.py:2464 to 2594 and
-arg_groups/nemotron_h_hook.py:58, which leave `support_mamba_cache_extra_buffer` on)."""
+"""Targets that support the strategy extra_buffer before `CHOSEN`, each with its first release.
+Their calls of `_handle_mamba_radix_cache` leave `support_mamba_cache_extra_buffer` on (0.5.9
+server_args.py:1524 to 1660, 0.5.10.post1 server_args.py:1914 to 2060, 0.5.13.post1
+server_args.py:2464 to 2594 and arg_groups/nemotron_h_hook.py:58)."""
 UNCHECKED = ">=0.5.8,<0.5.9"
-"""Releases that do not check Qwen3-Next's extra_buffer: the check is in the branch of Glm4Moe
+"""Releases that do not check Qwen3-Next's extra_buffer, because the check is in Glm4Moe's branch
 (0.5.8 and 0.5.8.post1 server_args.py:1541)."""
 _HYBRID = {
     **_EXTRA_BUFFER,
@@ -123,7 +123,7 @@ def _cache_is_off(plan: Plan) -> bool:
 
 
 def _switched_off(plan: Plan) -> bool:
-    """True if the engine disables the prefix cache because the GPU is from AMD."""
+    """True if the engine disables the prefix cache because of an AMD GPU."""
     if not plan.in_versions(AMD_DROPS_CACHE):
         return False
     return hardware_of(plan).vendor is Vendor.AMD
