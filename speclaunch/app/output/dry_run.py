@@ -49,7 +49,7 @@ def show_forecast(
 
 
 def forecast_json(forecast: Forecast) -> dict[str, Any]:
-    """Return the recovery steps and the outcome as JSON."""
+    """Return the recovery steps and outcome as JSON."""
     rungs, end = forecast
     return {
         "rungs": [

@@ -170,10 +170,7 @@ _GITLAB_SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "minor", Sev
 
 
 class GitlabFormat(Format):
-    """List of GitLab issues, errors first.
-
-    Fingerprints are unique, because GitLab shows one issue per fingerprint.
-    """
+    """List of GitLab issues, errors first."""
 
     def text(self, source: FormatInput) -> str:
         """Return the document."""
@@ -199,7 +196,7 @@ _RDJSON_SEVERITIES = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Seve
 
 
 class RdjsonFormat(Format):
-    """DiagnosticResult document in the format of reviewdog."""
+    """DiagnosticResult document for reviewdog."""
 
     def text(self, source: FormatInput) -> str:
         """Return the document."""

@@ -184,7 +184,7 @@ def counted(planned: PlannedDeployment, severity: Severity) -> str:
 
 
 def counts(found: Coverage) -> str:
-    """Return the counts of batch sizes by decode mode as text."""
+    """Return counts of batch sizes by decode mode as text."""
     return ", ".join(f"{found.count(covered)} {covered.value}" for covered in BatchCoverage)
 
 

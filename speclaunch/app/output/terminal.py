@@ -153,7 +153,7 @@ class LineWriter(Struct, frozen=True):
         return True
 
     def line(self, *parts: str | tuple[str, str]) -> None:
-        """Print one line; each part is a text, or a text with its style."""
+        """Print one line; a tuple is a text with its style."""
         text = Text()
         for part in parts:
             content, style = (part, "") if isinstance(part, str) else part
@@ -231,7 +231,7 @@ class LineWriter(Struct, frozen=True):
 
 
 def wrapped(text: str, room: int | None) -> list[str]:
-    """Return the lines of a text wrapped at `room` columns; a single line for None."""
+    """Return the lines of a text wrapped at `room` columns; one line for None."""
     if room is None or len(text) <= room:
         return [text]
     lines = textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False)

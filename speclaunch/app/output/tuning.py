@@ -214,7 +214,7 @@ def _sentence(found: TuningOutcome) -> str:
 
 
 def document(found: TuningOutcome) -> TuneDocument:
-    """Return the result as a JSON record; times are in seconds."""
+    """Return the result as a JSON record; times in seconds."""
     verdict, own, best = found.verdict, found.own, found.best
     return TuneDocument(
         recipe=found.recipe,

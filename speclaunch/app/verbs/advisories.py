@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def list_advisories(options: AdvisoriesListOptions) -> None:
-    """List all advisories, or those for the releases of `--engine`. Raises InputError."""
+    """List all advisories, or those for `--engine`. Raises InputError."""
     versions = engine_versions(options.engine)
     found = [
         advisory
