@@ -72,9 +72,9 @@ def plan_rendering(
     program: tuple[str, ...] | None = None,
     baseline: Baseline | None = None,
 ) -> Assembled:
-    """Return every role, or only `role`, planned for one version and the role's own hardware.
+    """Return all roles, or only `role`, each planned for its declared hardware, not this machine's.
 
-    This machine's hardware is ignored. For the other options see `assemble`. Raises InputError,
+    All roles must have one version. For the other options, see `assemble`. Raises InputError,
     LaunchError.
     """
     prepared = tuple(prepare(part, engine, dry_run=True) for part in _chosen(recipe, role))
@@ -95,7 +95,7 @@ def plan_rendering(
 
 
 def _chosen(recipe: Recipe, role: str | None) -> tuple[Recipe, ...]:
-    """Return the role named `role`, or all (None). Raises InputError if the recipe lacks it."""
+    """Return only the role `role`, or all roles for None. Raises InputError for an unknown role."""
     return recipe.roles if role is None else (select_role(recipe, role),)
 
 
@@ -115,8 +115,8 @@ def _facts_of(prepared: Prepared, lookup: Lookup) -> Lookup:
 
 
 def rendered(renderer: Renderer, assembled: Assembled) -> str:
-    """Return the proven text of a deployment for a render target. Raises PreflightError if the
-    target does not support the deployment."""
+    """Return the text for a render target, verified to start the deployment. Raises PreflightError
+    if the target does not support it."""
     rendering = assembled.rendering
     refused = renderer.refuses(rendering)
     if refused:
@@ -141,8 +141,8 @@ def require_same_commands(
 ) -> None:
     """Raise RoundTripError if the text does not start the engines of `rendering`.
 
-    Allowed differences: secrets come from variables, the platform sets the arguments that
-    `Renderer.commands` returns, and slime sets some arguments itself.
+    Allowed differences: secrets from variables, arguments in `platform_args`, and arguments
+    that slime itself sets.
     """
     found = [*_shown_secrets(rendering, text)]
     found += _differences(renderer, text, rendering, catalogue)
@@ -151,7 +151,7 @@ def require_same_commands(
 
 
 def require_same_recipe(renderer: Renderer, text: str, assembled: Assembled) -> None:
-    """Raise RoundTripError if a text that starts speclaunch has another recipe or start command."""
+    """Raise RoundTripError if a text's recipe or speclaunch command differs from `assembled`."""
     rendering = assembled.rendering
     found = [*_shown_secrets(rendering, text), *_recipe_differences(renderer, text, assembled)]
     _require_none(renderer, found, rendering.recipe or "", text, rendering)
@@ -329,8 +329,8 @@ def check_rendering(
 def findings_of_recipe(
     assembled: Assembled, recipe: Recipe, lookup: Lookup, rules: Sequence[Rule]
 ) -> tuple[Finding, ...]:
-    """Return the errors and warnings of each rendered role, for its release and hardware, and of
-    all roles together, without those that a comment suppresses."""
+    """Return the unsuppressed errors and warnings of each role, checked for its release and
+    hardware, and of all roles together."""
     found: list[Finding] = []
     for launch in assembled.prepared:
         checked = check_request(launch.request({}), _facts_of(launch, lookup), rules)
@@ -376,8 +376,8 @@ def _checked(request: Request) -> RuleResults:
 
 
 def _what(finding: Finding, request: Request) -> tuple[str, str]:
-    """Return the identity of an error, equal for the recipe and its rendered text: the rule code,
-    and the argument or, if there is none, the message."""
+    """Return an error's identity, which the recipe and its rendered text share: the rule code, and
+    the argument or else the message."""
     return finding.code, _name(finding, request) or finding.message
 
 
@@ -387,7 +387,7 @@ def _name(finding: Finding, request: Request) -> str | None:
 
 
 def _place_in_recipe(finding: Finding, request: Request, own: Request) -> Place:
-    """Return the place in the recipe of the value that a finding is about."""
+    """Return the place in the recipe that matches a finding in the rendered text."""
     name = _name(finding, request)
     mine = {**own.values, **own.env}
     return mine[name].place if name in mine else own.place

@@ -25,8 +25,8 @@ _UNIT = re.compile(r"ExecStart=[-@:+!|]*\Z")
 
 
 def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Edit], set[int]]:
-    """Return the edits that remove list lines with no items left, and the object ids of their
-    tokens.
+    """Return the edits that remove list lines left without items when `gone` is removed, and the
+    object ids of the tokens on them.
 
     If the list's last item is removed, so is the preceding comma, which JSON would reject.
     """
@@ -79,7 +79,7 @@ _AFTER = re.compile(r"(?P<quote>[\"']?)\s*[],]")
 
 
 class Rewriting(Struct):
-    """Edits of one command. `steps`: each change as a text with its place, in order."""
+    """Edits of one command. `steps`: the place and description of each change, in order."""
 
     edits: list[Edit] = []
     above: list[Insertion] = []
@@ -157,7 +157,7 @@ def with_variable(invocation: Invocation, name: str, value: str, text: str) -> E
 
 
 def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -> dict[str, str]:
-    """Return the new values of a command's environment variables that contain edits, by name."""
+    """Return the new values of a command's environment variables that the edits change, by name."""
     lines = lines_of(text)
     found: dict[str, str] = {}
     for name, word in invocation.env.items():
@@ -183,8 +183,8 @@ def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -
 
 
 def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
-    """Return the numbers of the lines that edits may change: their own, and a line above that may
-    lose its continuation."""
+    """Return the numbers of the lines that edits may change: their own, and lines above that may
+    lose their continuation."""
     lines = lines_of(text)
     found = {edit.line for edit in edits}
     for line in sorted(found):
@@ -223,7 +223,7 @@ def removal(
 
 
 def _removal_at(text: str, place: Place, word: Word | None) -> Edit | None:
-    """Return the removal of the text at a place; None if that would remove more than the token."""
+    """Return the edit that removes the text at a place; None if it removes more than `word`."""
     line = (lines_of(text)[place.line - 1 : place.line] or [""])[0].rstrip("\r\n")
     source = line[place.column - 1 : place.column - 1 + place.length]
     if word is not None and not _is_word(source, word):
@@ -253,8 +253,7 @@ def _is_word(source: str, word: Word) -> bool:
 
 
 def _of_json(source: str) -> str | None:
-    """Return the value of the text between the quotes of a JSON or YAML string; None if it is
-    invalid."""
+    """Return the decoded content of a double-quoted JSON or YAML string; None if it is invalid."""
     try:
         found = json.loads(f'"{source}"')
     except ValueError:
@@ -276,7 +275,7 @@ def _split(source: str) -> list[str] | None:
 
 
 def _first_line(lines: Sequence[str], line: int) -> int:
-    """Return the number of a command's first line, above which a comment does not split it."""
+    """Return the line number above which a comment does not split the command."""
     while 1 < line <= len(lines) and lines[line - 2].rstrip().endswith("\\"):
         line -= 1
     return line
@@ -285,7 +284,7 @@ def _first_line(lines: Sequence[str], line: int) -> int:
 def _flag_edit(
     lines: Sequence[str], place: Place, written: str, migrated: MigratedArgument
 ) -> Edit | None:
-    """Return the edit that replaces a flag, also in quotes or after a prefix; None if not found."""
+    """Return the edit that replaces a flag, even if quoted or prefixed; None if it is not found."""
     becomes = migrated.verdict
     if not 1 <= place.line <= len(lines) or becomes.flag is None:
         return None

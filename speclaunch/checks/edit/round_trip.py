@@ -1,7 +1,7 @@
 """Check that a translation's output, read back, equals its input except for announced changes.
 
-Both sides come from the readers and the parser of each version, never from the edits. A failed
-check is a bug in speclaunch: nothing is written, and both texts are saved for a bug report.
+Both sides of the comparison come from each version's readers and parser, never from the edits. A
+failed check is a speclaunch bug: the file is unchanged, and both texts are saved for a bug report.
 """
 
 from __future__ import annotations
@@ -243,7 +243,8 @@ def _environment(
 ) -> Iterator[str]:
     """Yield the variables that differ, and changed options of other programs.
 
-    `new_values`: new values (None: not set). `are_literal`: none of them may refer to a variable.
+    `new_values`: expected values by name (None: unset). `are_literal`: they may not refer to
+    variables.
     """
     before, after = (
         {name: (word.text, word.evaluated) for name, word in sorted(command.env.items())}
@@ -282,8 +283,8 @@ def fix_differences(
 ) -> Iterator[str]:
     """Yield unexpected differences between the commands before and after a fix.
 
-    `changed`: the fix target of each command to fix, by number (from 0), for `version`. For each of
-    `others`, arguments that the fix does not set must be unchanged, too.
+    `changed`: the fix target for `version` of each command to fix, by number (from 0). In the
+    versions `others`, arguments that the fix does not set must be unchanged, too.
     """
     old, new = before.invocations, after.invocations
     if len(old) != len(new):
@@ -387,8 +388,7 @@ def role_data_differences(old: Any, new: Any, fix: FixTarget) -> Iterator[str]:
 def composition_differences(
     old: Mapping[str, Any], new: Mapping[str, Any], fix: FixTarget
 ) -> Iterator[str]:
-    """Yield unexpected differences between composed recipes (with groups) before and after a
-    fix."""
+    """Yield unexpected differences in a composed recipe (with groups) before and after a fix."""
     explicit: dict[str, list[Any]] = {}
     for name, value in (new.get("args") or {}).items():
         if value is not None:
@@ -439,7 +439,7 @@ def text_differences(
 def yaml_differences(
     before: str, after: str, touched: Collection[int], more: int = 0
 ) -> Iterator[str]:
-    """Yield differences of YAML: scalars on untouched lines must keep their order, text and depth.
+    """Yield differences of YAML texts. Scalars on untouched lines must keep order, text and depth.
 
     `more`: number of additional scalars allowed. A scalar over several lines is untouched if none
     of its lines is touched.

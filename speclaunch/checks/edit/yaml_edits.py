@@ -1,4 +1,4 @@
-"""Edits that set, add and remove keys and items of YAML; the text around them is unchanged.
+"""Edits that set, add or remove YAML keys and items, and leave all other text unchanged.
 
 Blocks are edited by lines, and flow collections only if they are on one line. Other values raise
 `NotFixableError`. The round-trip check verifies the result.
@@ -45,7 +45,7 @@ class Yaml:
     def last_line(self, key: yaml.Node, value: yaml.Node | None = None) -> int:
         """Return the last line (from 1) of a key with its value, or of an item of a block.
 
-        That includes all lines with deeper indentation, the items of a key's list, and the lines
+        The value includes all lines with deeper indentation, the items of a key's list, and lines
         within brackets or quotes.
         """
         first = key.start_mark.line

@@ -117,7 +117,7 @@ def _diagnostic(
 
 
 def _choice(place: Place, path: str, positions: DocumentPositions) -> Place:
-    """Return the place where a document selects an option file of a group, else its first line."""
+    """Return the place that selects a group option in a document, else its first line."""
     file = Path(place.path)
     pattern = re.compile(
         rf"^\s*-\s*(?:override\s+)?/?(?:{re.escape(file.parent.name)}\s*:\s*)?"
@@ -440,7 +440,7 @@ def _change(uri: str, version: int | None, edits: Sequence[TextEdit]) -> Workspa
 
 
 def _meant(checked: CheckedDocument, diagnostic: Diagnostic) -> ReportedFinding | None:
-    """Return a diagnostic's finding, by its number or else its message; None if there is none."""
+    """Return a diagnostic's finding, found by number or else by message; None if there is none."""
     data = diagnostic.data
     number = data.get("number") if isinstance(data, Mapping) else None
     several = checked.found
@@ -491,7 +491,7 @@ def _ignore(
     positions: DocumentPositions,
     again: Callable[[str], CheckedDocument],
 ) -> TextEdit | None:
-    """Return an edit that adds a working ignore comment; None if no line accepts one."""
+    """Return an edit that adds a working ignore comment; None if no comment works."""
     finding = reported.finding
     here = is_same_file(finding.place.path, checked.path)
     if not here or checked.path.endswith(_NO_COMMENTS):
@@ -513,7 +513,7 @@ def _ignore(
 
 
 def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comment: str) -> bool:
-    """True if the YAML has the same meaning before and after, except for `comment` in a script."""
+    """True if two YAML texts mean the same, except for `comment` in a script."""
     if PurePath(path).suffix.lower() not in YAML_SUFFIXES:
         return True
     try:
@@ -527,7 +527,7 @@ def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comm
 
 
 def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
-    """True if two YAML events are equal, except for a comment in a script after `|`."""
+    """True if two YAML events are equal, except for a comment in a literal block (`|`)."""
     if repr(old) == repr(new):  # class, anchor, tag, value
         return True
     if not isinstance(old, yaml.ScalarEvent) or not isinstance(new, yaml.ScalarEvent):
@@ -543,8 +543,8 @@ def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
 def _candidates(
     checked: CheckedDocument, finding: Finding, lines: Sequence[str], comment: str
 ) -> Iterator[tuple[int, str]]:
-    """Yield line numbers, each with a text for a comment. A text that ends with a newline is
-    inserted above the line; any other is appended."""
+    """Yield line numbers, each with a comment to try. A comment that ends with a newline is
+    inserted above the line; any other is appended to it."""
     line = finding.place.line
     text = lines[line - 1]
     extents = (extent for extent, _ in checked.commands)

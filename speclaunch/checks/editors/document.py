@@ -79,8 +79,8 @@ class CursorKind(StrEnum):
 class InYaml(Struct, frozen=True):
     """Cursor position in a recipe: its parent keys, and the word being typed.
 
-    If `key` is None, a key is being typed, otherwise the value of `key`. `word` is the text so far.
-    `start` is the column, from 1, where `word` begins.
+    `word` is the typed part of a key if `key` is None, else of the value of `key`. `start` is the
+    column (from 1) where it begins.
     """
 
     above: tuple[str, ...]
@@ -324,9 +324,9 @@ class EditorSettings(Struct, frozen=True):
     online: bool = False
 
     def configuration(self) -> Configuration:
-        """Return the configuration: these settings, else those of a file's repository.
+        """Return a configuration that prefers these settings to a repository's current settings.
 
-        Reads the repository's current settings. Raises SpeclaunchError for an invalid value.
+        Raises SpeclaunchError for an invalid value.
         """
         for text in self.assume:
             assumption(text)

@@ -45,7 +45,7 @@ from speclaunch.core import InputError, SpeclaunchError
 MAX_MESSAGE_BYTES = 32 << 20
 """Maximum message size, enough for an escaped document of 10 MiB."""
 _MAX_SKIPPED_BYTES = 1 << 30
-"""Longest body that is skipped by its length; a longer body is searched for the next header."""
+"""Maximum bytes of a body that is skipped as a unit; larger bodies are searched for a header."""
 _LINE_BYTES = 1 << 16
 _CHUNK = 1 << 20
 SKIPPED = "speclaunch/skippedMessage"
@@ -56,7 +56,7 @@ _LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d{1,20})[ \t]*\r?\n\Z", re.
 class BoundedInput:
     """Input stream for pygls that limits the size of messages.
 
-    `readline` returns header lines that pygls understands, and `read` its body. A header without a
+    `readline` returns header lines that pygls understands, and `read` the body. A header without a
     valid length is skipped. The next header is found even directly after a body of unknown length.
     An oversized message becomes a `SKIPPED` notification.
     """
@@ -177,7 +177,7 @@ class Server(LanguageServer):
         _LOG.error("%s: %s", getattr(source, "__name__", source), error, exc_info=error)
 
     def buffers(self) -> dict[str, bytes]:
-        """Return all open texts by the real path of their file."""
+        """Return each open text by its file's real path."""
         found: dict[str, bytes] = {}
         for uri, document in self.workspace.text_documents.items():
             path = to_fs_path(uri) if uri.startswith("file:") else None
@@ -228,7 +228,7 @@ class Server(LanguageServer):
         return checked
 
     def known(self, document: TextDocument) -> CheckedDocument:
-        """Return the latest result for a document, possibly for an earlier text."""
+        """Return a document's latest result, possibly of an earlier text, or an empty result."""
         found = self.checked.get(document.uri)
         return found[1] if found is not None else CheckedDocument(_path(document.uri))
 
@@ -255,7 +255,7 @@ class Server(LanguageServer):
 
 
 def _path(uri: str) -> str:
-    """Return the file of a URI, or the name of a text that was never saved."""
+    """Return the file path of a URI, or the name of a text that was never saved."""
     path = to_fs_path(uri) if uri.startswith("file:") else None
     return path or uri.partition(":")[2].lstrip("/") or "untitled"
 
@@ -392,7 +392,7 @@ def _requests(server: Server) -> None:
 
 
 def serve(source: BinaryIO, out: BinaryIO) -> int:
-    """Answer an editor until it sends `exit` or closes its input.
+    """Answer an editor's requests until it sends `exit` or closes its input.
 
     Return the protocol's exit code: 1 if `exit` came without `shutdown`, else 0.
     """
