@@ -100,8 +100,8 @@ def add(
 ) -> AddedJudge:
     """Install and return the judge `name`, from a release, a wheel, a package, or an interpreter.
 
-    `source`: None (the release `name`), `installed`, or a path. `torch`: use the CPU engine's torch
-    even if the judge works without it. `tell` receives progress messages. An existing judge `name`
+    `source`: None (the release `name`), `installed` (in `python`), or a path. `torch`: use the CPU
+    engine's torch even if not needed. `tell` receives progress messages. An existing judge `name`
     is replaced once the new judge has answered its first question. Raises InputError, LaunchError.
     """
     if not _NAME.fullmatch(name) or ".." in name:
@@ -243,7 +243,7 @@ def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> 
 def _first(
     name: str, python: Path, paths: Sequence[Path], *, light: bool, compiling: bool = True
 ) -> First:
-    """Return a new judge's answer to a plain command: its version, and the files that it loaded."""
+    """Return a new judge's SGLang version and loaded files after it accepts a plain command."""
     judge = EngineJudge(
         name,
         python,
@@ -304,11 +304,10 @@ LIGHT = (
     *("PyYAML", "packaging", "filelock", "fsspec", "tqdm", "requests", "urllib3", "idna"),
     *("certifi", "httpx", "httpcore", "h11", "anyio", "sniffio"),
 )
-"""Packages of a judge without torch, installed without dependencies, in the versions that
-the release pins, else in those of the CPU engine. Stand-ins replace other packages
-(worker/light.py)."""
+"""Packages of a judge without torch. They are installed without dependencies, in the release's
+pinned versions or else the CPU engine's. Stand-ins replace other packages (worker/light.py)."""
 _NEVER = ("*.cu", "*.cuh", "*.hip", "*.so", "*.co", "*.s", "*.h", "*.cpp", "*.md", "*.proto")
-"""Files that no validation reads: kernels and compiled files."""
+"""Files that no validation reads, such as kernel sources and compiled files."""
 _UNUSED = (
     *("sglang/multimodal_gen/*", "sglang/test/*", "sglang/benchmark/*", "sglang/api/*"),
     *("sglang/bench_*.py", "sglang/kernels/*", "sglang/jit_kernel/*", "sglang/srt/models/*"),
@@ -329,13 +328,14 @@ _UNUSED = (
     *("*.dist-info/RECORD", "*.dist-info/licenses/*", "*.dist-info/sboms/*", "*/tests/*"),
     "bin/*",
 )
-"""Files removed unless the release's first answers loaded them. A question that needs such a file
-gets no verdict, because the module is missing."""
+"""Files removed unless they were loaded for the judge's first answer. A question that needs a
+removed file gets no verdict."""
 _PIP_S = 1800.0
 
 
 def fetch(name: str, source: str | None, place: Path, tell: Tell) -> Path:
-    """Find or download a judge's wheel or `sglang` folder. Raises InputError, LaunchError."""
+    """Return a judge's wheel, downloaded if needed, or `sglang` folder. Raises InputError,
+    LaunchError."""
     if source is None:
         tell(f"fetch SGLang {name}")
         return download_wheel(name, place)
@@ -457,7 +457,7 @@ def _needed_hub(site: Path, pins: Sequence[str]) -> str | None:
 
 
 def _pip(pip: Sequence[str], lock: int, *words: str) -> None:
-    """Run `pip install`. It holds the lock until it ends, even if this process dies."""
+    """Run `pip install`, which holds the lock until it ends, even if this process dies."""
     quiet = ("--quiet", "--no-input", "--disable-pip-version-check", "--no-compile")
     try:
         done = children.run(

@@ -29,7 +29,7 @@ START = Path(__file__).with_name("worker") / "start.py"
 _LONGEST = 8 << 20
 """Maximum bytes of an answer line; the worker's own limit is lower."""
 _TAIL = 4000
-"""Bytes of the worker's standard error that are kept for an error message."""
+"""Bytes of the worker's standard error that are stored for an error message."""
 
 
 _DYING_S = 10.0
@@ -163,7 +163,7 @@ class JsonWorker:
 
 
 PATIENCE_S = 20.0
-"""Time limit of one question in seconds; releases take less than 0.1 s on an idle machine."""
+"""Time limit of one question in seconds; an answer takes less than 0.1 s on an idle machine."""
 LOADING_S = 600.0
 """Time limit in seconds for the import of a release, which usually takes about 10 s, but longer on
 a busy machine."""
@@ -172,14 +172,14 @@ _SLACK_S = 5.0
 MEMORY = 2 << 30
 """Bytes of memory that a question may use in addition to the loaded release."""
 LONGEST = 1 << 20
-"""Maximum characters of a command; Linux limits commands with their variables to 2 MiB."""
+"""Maximum characters of a command with its variables, which Linux limits to 2 MiB."""
 _RESTARTS = 5
 """Maximum number of worker restarts within one `ask`."""
 _MODEL = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
 "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256,
 "num_hidden_layers": 2, "max_position_embeddings": 2048, "torch_dtype": "bfloat16"}"""
 _MOST_OTHERS = 2
-"""Maximum number of extra workers: one for each set of variables that a release reads at import.
+"""Maximum number of extra workers for other values of variables that a release reads at import.
 
 Each worker uses about 200 MiB.
 """
@@ -246,7 +246,7 @@ class EngineJudge:
         """Create the judge without starting its worker.
 
         `compiling`: store compiled Python next to the sources, for the next start, and list all
-        loaded files in `hello`. `early`: variables set before the import."""
+        loaded files in `hello`. `early`: variables set before SGLang is imported."""
         self.release = release
         self.python = python
         self.digest = digest
@@ -265,7 +265,7 @@ class EngineJudge:
         """The worker's report about its release after loading."""
 
     def ask(self, questions: Sequence[EngineQuestion], *, seconds: float) -> list[EngineAnswer]:
-        """Return an answer for each question, in order. `seconds`: time limit of all questions."""
+        """Return an answer for each question, in order. `seconds`: time limit for all questions."""
         deadline = time.monotonic() + seconds
         if self._process != os.getpid():
             self._leave_to_parent()
@@ -308,7 +308,7 @@ class EngineJudge:
             return self._no_verdict(f"the judge cannot be used here: {error}")
 
     def _leave_to_parent(self) -> None:
-        """Drop the worker and the files in a fork, because they belong to the parent process."""
+        """In a fork, drop the worker and its files, which belong to the parent process."""
         self._process, self._lock = os.getpid(), Lock()
         self._worker, self._folder, self._others = None, None, {}
 
@@ -336,7 +336,7 @@ class EngineJudge:
         return found
 
     def _other(self, early: Variables) -> EngineJudge:
-        """Return a judge of the same release that sets these variables before the import."""
+        """Return a judge of the same release that sets `early` before importing it."""
         if early not in self._others:
             while len(self._others) >= _MOST_OTHERS:
                 self._others.pop(next(iter(self._others))).close()
@@ -465,7 +465,7 @@ def environment_of(paths: Sequence[Path], home: Path) -> dict[str, str]:
 
 
 def digest_of(*parts: str | Path) -> str:
-    """Return a digest of texts and of files' contents."""
+    """Return a digest of strings and of file contents."""
     total = hashlib.sha256()
     for part in parts:
         content = part.read_bytes() if isinstance(part, Path) else part.encode()

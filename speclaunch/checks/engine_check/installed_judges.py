@@ -1,14 +1,13 @@
 """Installed judges: added judges, the CPU engine, and an interpreter with SGLang.
 
-An added judge is a folder below the home of speclaunch, with its packages:
+An added judge is a folder in speclaunch's home:
 
     judges/NAME/
         site/         the wheel, and the pinned packages that its validation needs
         judge.json    its record, written last
 
-A judge without torch runs on the interpreter of speclaunch, and `site` has all of its packages.
-Other judges use the interpreter and torch of the CPU engine, and `site` has only the packages that
-differ.
+A judge without torch uses speclaunch's interpreter, and `site` has all of the judge's packages.
+Other judges use the CPU engine's interpreter and torch, and `site` has only packages that differ.
 """
 
 from __future__ import annotations
@@ -56,15 +55,15 @@ class AddedJudge(Struct, frozen=True):
     name: str
     """Name of a release or fork."""
     release: str
-    """Version of its catalogue."""
+    """Version of the judge's catalogue."""
     python: str
-    """Interpreter that runs it."""
+    """Interpreter that runs the judge."""
     source: str
     """Origin of the engine: `PyPI`, `installed`, or the name of a wheel or folder."""
     digest: str
-    """Digest of its packages; part of the cache key of its verdicts."""
+    """Digest of the judge's packages; part of the cache key of its verdicts."""
     size: int
-    """Size of its files, in bytes."""
+    """Size of the judge's files, in bytes."""
     site: bool = True
     """False if the interpreter already has all packages."""
     light: bool = False
@@ -74,7 +73,7 @@ class AddedJudge(Struct, frozen=True):
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Folders of its packages."""
+        """Folders of the judge's packages."""
         return (folder(self.name) / SITE,) if self.site else ()
 
 
@@ -84,8 +83,8 @@ def folder(name: str) -> Path:
 
 
 def added_judges() -> list[AddedJudge]:
-    """Return all complete judges whose interpreter exists, by name. Raises InputError if other
-    users could have created them."""
+    """Return all complete judges whose interpreter exists, sorted by name. Raises InputError if
+    other users could have created them."""
     return [judge for judge in _read_all() if Path(judge.python).exists()]
 
 
@@ -112,7 +111,7 @@ def write(judge: AddedJudge) -> None:
 
 
 def remove(name: str, *, catalogue: str = "") -> bool:
-    """Remove a judge and its catalogue; return False if there was none.
+    """Remove a judge and its catalogue; return False if the judge does not exist.
 
     The catalogue remains if another judge uses it, or if it is `catalogue`.
     """
@@ -142,11 +141,11 @@ def size_of(place: Path) -> int:
 
 
 _MADE: dict[tuple[str, str], EngineJudge] = {}
-"""One judge for each interpreter: all callers share its loaded worker."""
+"""Judges by interpreter and digest. All callers share the loaded worker of a judge."""
 
 
 def all_judges() -> list[EngineJudge]:
-    """Return the added judges, then the CPU engine."""
+    """Return the added judges, then the CPU engine's, if any."""
     added = [
         _make_judge(judge.release, Path(judge.python), judge.digest, judge.paths, light=judge.light)
         for judge in added_judges()
@@ -156,9 +155,9 @@ def all_judges() -> list[EngineJudge]:
 
 
 def find_judge(version: str | None, python: Path | None) -> EngineJudge | None:
-    """Return the judge of an interpreter or, without one, of a release (None: the newest).
+    """Return the judge of `python` if set, else of `version` (None: the newest).
 
-    None if there is no such judge. A fork's judge is also found by the name it was added with.
+    None if no such judge exists. A fork's judge is also found by the name it was added with.
     """
     if python is not None:
         return _of_interpreter(version, python)

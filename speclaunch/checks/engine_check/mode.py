@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def ask_mode(
     requested: EngineCheckMode | None, project: SettingsFrom | None = None
 ) -> EngineCheckMode:
-    """Return the mode of `--ask`, else that of the project file for this directory.
+    """Return the mode `requested` by `--ask`, else this directory's project setting, else `auto`.
 
     Raises InputError for an invalid file.
     """

@@ -73,8 +73,8 @@ class ReleaseRefusal(Struct, frozen=True):
     """Text of that source line; empty if it cannot be read."""
     units: tuple[Unit, ...]
     """Arguments and variables that together cause the refusal, those named by the engine first.
-    Empty: the model alone is refused on this hardware. If the refusal disappears without the
-    arguments that speclaunch's own errors are about, those are the cause."""
+    Empty: the model alone is refused on this hardware. If removing the arguments at the places
+    of speclaunch's own errors ends the refusal, those arguments are the cause."""
     machines: tuple[str, ...]
     named: tuple[Unit, ...] = ()
     """Other arguments that the engine names in its message or on that source line. Removing them
@@ -218,14 +218,14 @@ def _in_order(units: Sequence[Unit], words: str) -> tuple[Unit, ...]:
 UnitSet = frozenset[int]
 """Indices of the units that remain in a command."""
 Search = Generator[list[UnitSet], list[bool], UnitSet]
-"""Generator that yields lists of sets, receives True for each set that is refused in the same way,
-and returns the smallest set."""
+"""Generator that yields lists of unit sets, receives True for each set that causes the original
+refusal, and returns a minimal set."""
 _MOST_ROUNDS = 12
 """Maximum number of batches, after which the current set is the result."""
 
 
 def smallest(units: int) -> Search:
-    """Return the search for a minimal refused set among `units` units, which together are refused.
+    """Return the search for a minimal refused set of a command's units. `units`: the unit count.
 
     The set is empty if the command is refused without units. Two rounds usually suffice. The first
     tries each unit alone and each set without one unit; the second tries only the units that cannot
@@ -455,7 +455,7 @@ class Verdicts:
         return None
 
     def put(self, name: str, answer: EngineAnswer) -> None:
-        """Store an answer if it has a verdict; otherwise, a later query may give one."""
+        """Store an answer if it has a verdict. Without one, a later query may succeed."""
         if answer.accepted is not None:
             with contextlib.suppress(TypeError, ValueError, RecursionError):
                 text = json.dumps(json_value(answer), separators=(",", ":"))
@@ -481,7 +481,7 @@ def opened(*, enabled: bool = True) -> Verdicts | None:
 
 
 def name_of(judge: str, question: EngineQuestion, seen: Sequence[str]) -> str:
-    """Return an answer's cache key. `judge`: a judge's digest; `seen`: what the engine reads."""
+    """Return an answer's cache key. `judge`: a judge's digest; `seen`: as in `QueryCommand`."""
     folder = str(question.folder) if seen else ""  # no path is read
     parts = [_FORMAT, judge, json_value(replace(question, folder=None)), folder, list(seen)]
     return digest(json.dumps(parts).encode("utf-8", "surrogateescape"))
@@ -492,9 +492,9 @@ def _seconds_name(judge: str) -> str:
 
 
 _OTHERWISE = frozenset({"enable_dp_attention", "model_path", "tokenizer_path", "config"})
-"""Arguments not compared, since the engine changes them: paths, and `enable_dp_attention`, which
-the engine turns into `attn_dp_size` from 0.5.22 (parallel_hook.py:60) and reports if `attn_dp_size`
-is above 1 (0.5.23 server_args.py:332)."""
+"""Arguments not compared, because the engine changes them: paths and `enable_dp_attention`. From
+0.5.22 the engine turns the latter into `attn_dp_size` (parallel_hook.py:60). It reports
+`enable_dp_attention` if `attn_dp_size` is above 1 (0.5.23 server_args.py:332)."""
 
 _LATER = "auto"
 """Value that, like None, validation leaves to the model runner (`dtype`)."""

@@ -1,4 +1,4 @@
-"""Questions to a release's own validation, answers, and the question about a plan."""
+"""Questions to a release's own validation, their answers, and the query command for a plan."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EngineQuestion(Struct, frozen=True):
     env: tuple[tuple[str, str], ...]
     """Environment of the deployment."""
     machine: str
-    """Declared hardware to emulate: `h200:8`, `cpu`."""
+    """Declared hardware to emulate, such as `h200:8` or `cpu`."""
     folder: Path | None
     """Root of relative paths; None: an empty folder."""
     configs: tuple[tuple[str, str], ...] = ()
@@ -187,7 +187,7 @@ def _words(request: Request) -> tuple[tuple[str, ...], list[Unit]]:
 
 
 def _refused(request: Request, taken: set[int]) -> list[Unit]:
-    """Return the tokens that speclaunch's parser rejects: flags, each with the values after it."""
+    """Return units for the tokens that speclaunch's parser rejects: each flag with its values."""
     units: list[Unit] = []
     for index, token in enumerate(request.argv):
         if index in taken:
@@ -205,7 +205,7 @@ def _refused(request: Request, taken: set[int]) -> list[Unit]:
 
 
 def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
-    """Return the config.json of each model that is not a local directory, by model name."""
+    """Return the name and config.json of each model that is not a local directory."""
     found: list[tuple[str, str]] = []
     for argument, checkpoint in (
         ("model_path", plan.facts.target),
@@ -244,8 +244,8 @@ def _doubts(plan: Plan) -> Iterator[str]:
 
 
 def _machines(plan: Plan) -> tuple[str, ...]:
-    """Return the hardware to emulate: the plan's, with the required number of GPUs if the count is
-    unset, or both of `ANY_MACHINE` if the hardware is unknown."""
+    """Return the hardware to emulate: the plan's, or `ANY_MACHINE` if it is unknown. An unset GPU
+    count becomes the required count."""
     hardware = plan.facts.hardware
     if hardware is None:
         return ANY_MACHINE

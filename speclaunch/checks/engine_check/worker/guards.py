@@ -107,10 +107,10 @@ class AuditGuard:
 
 
 def refuse_remote_code() -> None:
-    """Make transformers use its own class for a checkpoint with code (`auto_map`).
+    """Make transformers use its own class for a checkpoint that includes code (`auto_map`).
 
-    Raise NotChecked if it has no such class. Without `--trust-remote-code`, transformers itself
-    refuses such a checkpoint.
+    If there is no such class, loading raises NotChecked. Without `--trust-remote-code`,
+    transformers itself refuses such a checkpoint.
     """
     import transformers.dynamic_module_utils as dynamic
 

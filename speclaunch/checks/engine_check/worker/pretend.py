@@ -28,7 +28,7 @@ VALIDATORS = (
     "sglang.srt.model_executor.cuda_graph_config",
     "sglang.srt.layers.attention.attention_registry",
 )
-"""Modules in which the machine's facts are replaced."""
+"""Modules in which the real machine's facts are replaced."""
 
 LAZY = re.compile(
     r"^[ ]+from (sglang\.srt\.(?:speculative|layers|configs|utils|model_executor|runtime_context"
@@ -164,7 +164,7 @@ def places() -> tuple[tuple[Any, str], ...]:
 
 
 def pretend(machine: dict[str, Any]) -> None:
-    """Replace the machine's facts in the validating modules."""
+    """Make the validating modules see the facts of `machine`."""
     import torch
 
     values = {name: value for name, value in facts(machine).items() if value is not None}
@@ -183,9 +183,8 @@ def pretend(machine: dict[str, Any]) -> None:
 
 
 def register_quantization(machine: dict[str, Any]) -> None:
-    """Register the quantization methods that depend on hardware at import: `mxfp4` on NVIDIA GPUs
-    and on AMD GPUs from gfx950; remove `gptq` if it has only a CPU version (0.5.23
-    layers/quantization/__init__.py)."""
+    """Adapt the quantization methods registered at import: add `mxfp4` for NVIDIA GPUs and AMD GPUs
+    from gfx950, and remove `gptq` if it is CPU-only (0.5.23 layers/quantization/__init__.py)."""
     for name, fact in (("petit", "_is_hip"), ("awq.awq", "_is_cuda"), ("awq", "_is_cuda")):
         module = sys.modules.get(f"sglang.srt.layers.quantization.{name}")
         if hasattr(module, fact):  # queried at import

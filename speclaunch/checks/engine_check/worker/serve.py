@@ -89,7 +89,7 @@ def serve(lines: TextIO, out: TextIO, setting: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def reading() -> Iterator[set[str]]:
-    """Collect the names of the variables read while the block runs."""
+    """Yield a set that collects the names of variables read while the block runs."""
     kind = type(os.environ)
     own = kind.__getitem__
     names: set[str] = set()
@@ -218,7 +218,7 @@ def ended(status: int, setting: dict[str, Any]) -> str:
 
 
 def collect(read: int, seconds: float) -> tuple[str, str]:
-    """Return a line from a pipe, and the reason if it is empty (none if the pipe ends first)."""
+    """Return a line from a pipe, and the reason if it is empty (none for a closed pipe)."""
     deadline, chunks, size = time.monotonic() + seconds, [], 0
     while True:
         left = deadline - time.monotonic()

@@ -1,4 +1,4 @@
-"""Stand-ins for packages that validation imports and never calls: triton, kernels.
+"""Stand-ins for packages that validation imports but never calls: triton, kernels.
 
 A release's modules subclass triton's classes, use its decorators, and name its types in signatures.
 Validation only needs the names. A name with an initial capital is a class that accepts anything.
@@ -196,11 +196,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, packages: Sequence[str]) -> None:
         self.packages = set(packages)
         self.versions: dict[str, tuple[str, str]] = {}
-        """Distribution and version to report for a package, as if it were installed."""
+        """Distribution name and version to report for each package, as if it were installed."""
         self.parts: set[str] = set()
         """Modules that exist as soon as their parent does."""
         self.absent: Mapping[str, frozenset[str]] = {}
-        """Names that a module lacks."""
+        """Names that each module lacks."""
         self.fill: list[Callable[[types.ModuleType], None]] = []
         """Functions that set real values in a new module."""
 
@@ -218,7 +218,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        """Return a new module that has every name."""
+        """Return a new module that has every attribute."""
         module = StandIn(spec.name)
         _, version = self.versions.get(spec.name, ("", "3.5.1"))
         module.__version__ = version  # type: ignore[attr-defined]
@@ -243,7 +243,7 @@ def install(packages: Sequence[str]) -> None:
 
 
 def import_standing_in(module: str, most: int = 20) -> None:
-    """Import a module, with stand-ins for required packages that are not installed.
+    """Import a module, with stand-ins for up to `most` required packages that are not installed.
 
     Only packages whose absence ends the import are replaced. Raises other errors of the import.
     """

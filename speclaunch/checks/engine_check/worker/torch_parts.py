@@ -76,7 +76,7 @@ class Library:
 
 
 def custom_op(name: str, fn: Any = None, /, **_: Any) -> Any:
-    """Register an operator like `torch.library.custom_op`. Return it or, without `fn`, a
+    """Register an operator, as `torch.library.custom_op` does. Return it or, without `fn`, a
     decorator."""
     register(name)
     return Operator(fn) if fn is not None else Operator
@@ -105,7 +105,7 @@ def infer_schema(*_: Any, **__: Any) -> str:
 
 
 def define(name: str, *_: Any, **__: Any) -> Any:
-    """Register an operator, like `torch.library.define`; return a stand-in."""
+    """Register an operator, as `torch.library.define` does; return a stand-in."""
     register(name)
     return Thing()
 

@@ -1,5 +1,5 @@
 # ruff: noqa: PLC0415 (SGLang is imported only when everything is prepared)
-"""Verdict of a release on a command line, from its own functions in the order of a start.
+"""Verdict of a release on a command line, from its own functions in startup order.
 
 ``parse``    `prepare_server_args`: the parser, and up to 0.5.18 the resolution as well
 ``resolve``  `resolve_once`, if it exists (from 0.5.19)
@@ -105,7 +105,7 @@ def resolved(server_args: Any) -> dict[str, Any]:
 
 
 def flattened(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of `cuda_graph_config`, if any, as `cuda_graph_NAME_PHASE` and value."""
+    """Yield each `cuda_graph_config` field, if any, as `cuda_graph_NAME_PHASE` and its value."""
     config = values.get("cuda_graph_config")
     if not isinstance(config, dict):
         config = getattr(config, "__dict__", {})
@@ -163,7 +163,7 @@ def refusal(error: BaseException, stage: str) -> dict[str, Any]:
 
 
 def place(error: BaseException) -> dict[str, Any]:
-    """Return where an error was raised (`where`, `line`): the deepest frame in sglang, if any."""
+    """Return the place (`where`) and source (`line`) of an error, preferably in sglang."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "/sglang/" in frame.filename][-1:] or frames[-1:]
     if not ours:
