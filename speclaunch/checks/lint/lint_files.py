@@ -49,7 +49,7 @@ class LintRun(Struct):
 
     `settings` is called for every file before the first check, `options` only if a file is checked.
     `installed` returns the installed engine; it is called before the checking modules are
-    imported. `jobs`: number of processes; None for as many as save time.
+    imported. `jobs`: number of processes; None to choose it by file count.
     """
 
     paths: Sequence[str]
@@ -233,7 +233,7 @@ class LintRun(Struct):
         return read_found(file, self.stdin, settings.config_dirs), settings
 
     def _answer(self, file: FoundFile) -> bytes:
-        """Return a result as JSON for the parent process; `null` if it depends on other files."""
+        """Return a file's result as JSON for the parent; `null` if it depends on other files."""
         result = self._check(file)
         return json.dumps(None if result.checked is not None else _encoded(result)).encode()
 

@@ -269,7 +269,7 @@ def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
 
 
 def _with_roles_named(findings: Iterable[Finding], part: FilePart) -> Iterator[Finding]:
-    """Yield the findings; those about only some roles of a recipe name these roles."""
+    """Yield the findings; those about only some of a recipe's roles name these roles."""
     roles = () if part.source.recipe is None else part.source.recipe.parts
     names = {role.deployment.name: str(role.role) for role in roles}
     for finding in findings:

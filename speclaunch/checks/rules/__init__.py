@@ -91,7 +91,7 @@ FAMILIES: Mapping[str, Family] = {
         ("tensors",),
     ),
 }
-"""Families of rules. 000 and 090 to 099 are codes that lint reports without a rule."""
+"""Families of rules. Lint reports SPL000 and SPL090 to SPL099 without a rule."""
 ELSEWHERE: Mapping[str, str] = {"SPL243": "models", "SPL244": "models"}
 """Family of each code outside its family's number range; these codes predate the ranges."""
 RETIRED = frozenset({"SPL901", "SPL913", "SPL918", "SPL919", "SPL920", "SPL921"})

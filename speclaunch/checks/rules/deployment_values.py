@@ -103,7 +103,7 @@ def hosts(plan: Plan) -> int:
 
 
 def is_worker(plan: Plan) -> bool:
-    """True if the command is a rank after the first, which serves no requests."""
+    """True if the command runs a rank after the first, which serves no requests."""
     rank = value_or(plan, "node_rank")  # None if the platform sets it
     return context_of(plan).part == "worker" or (isinstance(rank, int) and rank > 0)
 

@@ -1,4 +1,4 @@
-"""Rules about server features that exclude or require others, or accept few values."""
+"""Rules about server features that exclude or require others, or limit values."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def keeps_extra_buffer(plan: Plan) -> bool:
 
 @rule("SPL241")
 def mamba_cache(plan: Plan) -> Iterator[Verdict]:
-    """Report a hybrid model (Mamba, gated delta net) whose cache strategy does not fit."""
+    """Report a hybrid model (Mamba, gated delta net) with an unsuitable cache strategy."""
     if not is_hybrid(plan) or _cache_is_off(plan):
         return
     requested = plan.user_value(STRATEGY)
