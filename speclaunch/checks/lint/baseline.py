@@ -40,20 +40,20 @@ BY_MESSAGE = "1:"
 _MOST_BYTES = 64 << 20
 _TEXTS = ("code", "path", "message", "fingerprint")
 _OLD_MESSAGES = Path(__file__).parent / "data" / "texts_1.json"
-"""Messages of the release that wrote format 1, by rule: each text has `{}` for its variable parts,
-and its arguments (null: known only when the rule runs). If a finding's message fits none of its
-rule's texts, it was reworded later, and the finding is matched by its arguments."""
+"""Messages of the release that wrote format 1, by rule. Each has a text with `{}` for variable
+parts, and its arguments (null: known only when the rule runs). A finding whose message fits none of
+its rule's texts was reworded later, and is matched by its arguments."""
 
 
 class Covered(Struct, frozen=True):
-    """Scope of a lint run: the paths on its command line and the rules selected for a path."""
+    """Scope of a lint run: the paths on its command line and the rules selected for each path."""
 
     paths: tuple[str, ...]
     is_selected: Callable[[str, str], bool] = lambda _code, _path: True
 
     @property
     def inside(self) -> list[str]:
-        """Each file of `paths`, and a path (possibly nonexistent) in each directory of `paths`."""
+        """`paths`, with each directory replaced by a path in it, which may not exist."""
         return [str(Path(path, "x")) if Path(path).is_dir() else path for path in self.paths]
 
     def holds(self, entry: KnownFinding, folder: str) -> bool:
@@ -72,8 +72,8 @@ def without_known(
     report: Report, baseline_of: Callable[[str], Path | None], covered: Covered
 ) -> Report:
     """Return the report without the findings in each file's baseline. The report counts the hidden
-    findings and lists the baseline entries without a finding. Raises InputError for an unreadable
-    baseline."""
+    findings and lists the baseline entries that match no finding. Raises InputError for an
+    unreadable baseline."""
     known, gone = 0, list[KnownFinding]()
     files = list(report.files)
     of_paths = (baseline_of(path) for path in covered.inside)  # the path may no longer exist
@@ -121,8 +121,8 @@ def _known_findings(
 def _known_reworded(
     entries: Mapping[str, KnownFinding], used: set[str], findings: Sequence[Finding], folder: str
 ) -> dict[int, str]:
-    """Return the fingerprints of reworded findings by object id, matched by rule, path and
-    arguments. Each entry matches one finding, in any number of versions."""
+    """Match reworded findings to entries by rule, path and arguments; return their fingerprints by
+    object id. Each entry matches one finding, in any number of versions."""
     free = {
         mark: entry
         for mark, entry in entries.items()
@@ -191,7 +191,7 @@ def _got_worse(old: KnownFinding, new: Finding) -> bool:
 
 
 def read_baseline(path: Path) -> dict[str, KnownFinding]:
-    """Return the findings of a baseline by fingerprint. Raises InputError with the place."""
+    """Return a baseline's findings by fingerprint. Raises InputError with the error's place."""
     shown = shown_path(path)
     try:
         data = read_regular(path, _MOST_BYTES)

@@ -145,7 +145,7 @@ def _stamps(directory: str) -> Iterator[str]:
 
 @functools.cache
 def installed_engine() -> str | None:
-    """Return the catalogue of the installed engine, located once; None if there is none."""
+    """Return the installed engine's catalogue, found once per process; None if there is none."""
     return remembered_engine(None)
 
 

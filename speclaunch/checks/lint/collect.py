@@ -64,7 +64,7 @@ class Ignore(Struct):
     used: set[str] = set()
 
     def covers(self, finding: Finding) -> bool:
-        """True if the comment suppresses a finding; records its use."""
+        """True if the comment suppresses a finding; marks the matching codes as used."""
         if self.lines is not None and finding.place.line not in self.lines:
             return False
         matching = [code for code in self.codes if finding.code.startswith(code)]
@@ -171,8 +171,8 @@ def _complaints(
 
 
 def read_elsewhere(findings: Iterable[Finding], path: str) -> list[Ignore]:
-    """Return the ignore comments of other files with findings: groups of a recipe, or files that a
-    script includes."""
+    """Return the ignore comments of files with findings except `path`: a recipe's group options, or
+    files that a script includes."""
     paths = dict.fromkeys(finding.place.path for finding in findings)
     others = [other for other in paths if other not in (path, COMMAND_LINE)]
     return [ignore for other in others for ignore in read_ignores(_with_comments(other), other)]
@@ -298,7 +298,7 @@ def _of_reading(path: str, text: str, reading: Reading, *, not_read: bool = Fals
 
 
 def _is_recipe(text: str, suffix: str) -> bool:
-    """True for a speclaunch recipe: known top-level sections, and `args` or `defaults`."""
+    """True if a text is a speclaunch recipe, according to its top-level keys."""
     if suffix.lower() not in (*YAML_SUFFIXES, "") or not re.search(r"args:|defaults:", text):
         return False
     import yaml  # noqa: PLC0415  not needed for scripts
