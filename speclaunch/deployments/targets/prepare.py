@@ -63,10 +63,10 @@ class Prepared(Struct, frozen=True):
 
     recipe: Recipe
     version: str
-    """Engine version of the command."""
+    """SGLang version for which the command is rendered."""
     python: str
     cpu: CpuEngine | None
-    """CPU engine that serves the recipe, or None."""
+    """CPU engine that serves the recipe; None if another engine does."""
     rendered_args: RenderedArgs
     overlay: Mapping[str, str | None]
     """Environment variables in addition to speclaunch's; None removes a variable."""
@@ -76,7 +76,7 @@ class Prepared(Struct, frozen=True):
     """Note that `--engine` overrides the recipe's pin; None if it does not."""
 
     def request(self, inherited: Mapping[str, str]) -> Request:
-        """Return the recipe's request to this engine. The engine inherits `inherited`."""
+        """Return the recipe's request to this engine, which inherits the variables `inherited`."""
         return from_recipe(self.recipe, self.rendered_args, self.catalogue, inherited)
 
     @property
@@ -111,7 +111,7 @@ class Prepared(Struct, frozen=True):
         return str(value_of(args, "served_model_name") or value_of(args, "model_path") or "default")
 
     def changed(self, changes: Mapping[str, Any]) -> Prepared:
-        """Return the deployment with changed server arguments, rendered for the same engine.
+        """Return a copy with changed server arguments, rendered for the same engine.
 
         `changes` uses the newest engine's names; None restores the engine's default. Raises
         LaunchError if this version does not support a change.
@@ -137,13 +137,13 @@ def prepare(
     dry_run: bool = False,
     launches: bool | None = None,
 ) -> Prepared:
-    """Choose interpreter and version, and render the arguments for this version.
+    """Choose the interpreter and version, and render the arguments for that version.
 
     The version is `engine_version`, else the recipe's pin, else the installed engine's, else (in a
-    dry run) the newest known version. An unset environment variable is an unknown value in a dry
-    run; an actual start requires it. `launches`: true if the engine is about to start, so the
-    recipe's interpreter may run (default: true unless it is a dry run). Raises InputError if the
-    version does not support the recipe, and LaunchError if no engine is available to start.
+    dry run) the newest known version. Only a dry run permits unset environment variables, as
+    unknown values. `launches`: True if the engine is about to start, so the recipe's interpreter
+    may run (default: `not dry_run`). Raises InputError if the version does not support the recipe,
+    and LaunchError if no engine is available to start.
     """
     if not dry_run:
         recipe.require_environment()
@@ -195,7 +195,7 @@ def prepare(
 
 
 def _cpu_engine(recipe: Recipe) -> CpuEngine:
-    """Return the CPU engine of the recipe's pin, else the default engine. Raises InputError."""
+    """Return the CPU engine of the pinned release, else the default one. Raises InputError."""
     release = recipe.deployment.engine.pinned or SGLANG_VERSION
     if (why_not := why_not_on_cpu(release)) is not None:
         place = recipe.place("engine", "version")
@@ -204,7 +204,7 @@ def _cpu_engine(recipe: Recipe) -> CpuEngine:
 
 
 def _normal(version: str) -> str:
-    """Return a version's usual form: 0.5.11 for `v0.5.11`. Raises InputError for other text."""
+    """Return a version's usual form: `0.5.11` for `v0.5.11`. Raises InputError if invalid."""
     try:
         resolved = named(version)
     except UnknownVersion as error:
@@ -217,8 +217,8 @@ def _installed(
 ) -> tuple[str, str, tuple[str, ...]]:
     """Return the interpreter and version of this machine's engine, and notes.
 
-    The version must be the requested version. A dry run without any engine gets the newest version
-    that can serve the recipe.
+    The installed version must equal `version`, if set. A dry run without any engine gets the newest
+    version that can serve the recipe.
     """
     try:
         runtime = find_runtime(interpreter)
@@ -245,7 +245,7 @@ def _installed(
 
 
 def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str | None:
-    """Return the catalogue of a fork, from `--engine`, else from `engine.catalogue`, or None."""
+    """Return the name of a fork's catalogue, from `--engine` or `engine.catalogue`, if any."""
     if engine_version is not None:
         return engine_version if forks.MARK in engine_version else None
     engine = recipe.deployment.engine
@@ -259,7 +259,7 @@ def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str
 
 
 def _require_served(recipe: Recipe, version: str, engine_version: str | None) -> str | None:
-    """Return the note that `engine_version` overrides the recipe's pin, or None.
+    """Return the note that `engine_version` overrides the recipe's pin; None if it does not.
 
     Raises InputError or LaunchError for a version that the recipe's bounds exclude.
     """

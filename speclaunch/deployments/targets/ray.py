@@ -208,7 +208,7 @@ class RayRenderer(Renderer):
         )
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the arguments of each `speclaunch launch`."""
+        """Return the arguments of each `speclaunch launch` in the program."""
         return tuple(launches_of_script(text, f"{RECIPE_DIR}/{RECIPE_FILE}", {}))
 
     def recipe_in(self, text: str) -> str | None:
@@ -282,7 +282,7 @@ def _table(deployment: Rendering) -> str:
 
 
 def _secrets(deployment: Rendering) -> list[str]:
-    """Return the variables that the scripts require."""
+    """Return the variables that the scripts need from the submitter."""
     found: list[str] = []
     for role in deployment.roles:
         env = [(name, value) for name, value in role.env.items() if value]
@@ -298,7 +298,7 @@ def _secrets(deployment: Rendering) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """Return a text as a Python literal, over several lines if its characters allow it."""
+    """Return a Python string literal, triple-quoted if the text allows it."""
     plain = '"""' not in text and not text.endswith(("\\", '"'))
     return f'r"""{text}"""' if plain else repr(text)
 
@@ -308,5 +308,5 @@ def _identifier(name: str) -> str:
 
 
 def _ascii_safe(text: str) -> str:
-    """Return one line that is safe in a docstring."""
+    """Return the text as one line that is safe in a docstring."""
     return " ".join(text.split()).replace("\\", "/").replace('"', "'") if text.strip() else ""

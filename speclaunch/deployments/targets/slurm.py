@@ -1,10 +1,10 @@
-"""Render for Slurm: one job, one `srun` for each server; and a recipe for NVIDIA's srt-slurm.
+"""Render a Slurm job with one `srun` for each server, or a recipe for NVIDIA's srt-slurm.
 
 How Slurm ends a step (tested with 22.05): `srun` kills its tasks on SIGTERM. `scancel`, a requeue
 and the time limit send SIGTERM to all processes of a step simultaneously. The engine's child
 processes must ignore it, or they report each other as crashed. Only their parent handles it: it
 finishes its requests and ends its children. The script kills remaining processes after the grace
-time, and Slurm after `KillWait`.
+time; Slurm does so after `KillWait`.
 
 `srtctl apply -f FILE` allocates hosts and starts srt-slurm's recipe.
 Sources: NVIDIA/srt-slurm at c88ef73: src/srtctl/core/schema.py (SrtConfig, ResourceConfig),
@@ -71,15 +71,15 @@ OF_THE_CLUSTER = (
 OTHERS = ("module", "gpu-type")
 """Other allowed keys: modules to load, and srt-slurm's GPU name."""
 MODULES = "module"
-"""Key of `deploy.slurm`: arguments of `module load` before the servers."""
+"""Key of `deploy.slurm` for the arguments of `module load`, which runs before the servers start."""
 _VALUE = lazy(r"[\w@%.,:/+=&|*\[\]-]+\Z", re.ASCII)
 _MODULE = lazy(r"[\w.+/-]+\Z", re.ASCII)
 _SIGNAL_SLACK_S = 60
-"""Maximum delay of Slurm's signal in seconds: time limits are checked once a minute (sbatch)."""
+"""Maximum delay of Slurm's signal, in seconds, because it checks time limits once a minute."""
 
 
 def directives(deployment: Rendering, grace: int) -> list[str]:
-    """Return the job's options, including a signal `grace` seconds before its time limit."""
+    """Return the job's options, with a signal at least `grace` seconds before the time limit."""
     nodes = sum(role.nodes * role.replicas for role in deployment.roles)
     gpus = max(role.gpus_per_node for role in deployment.roles)
     name = re.sub(r"[^\w.-]+", "-", deployment.name, flags=re.ASCII).strip("-") or "sglang"
@@ -101,7 +101,7 @@ def directives(deployment: Rendering, grace: int) -> list[str]:
 
 
 def cluster_options(options: DeployOptions) -> dict[str, object]:
-    """Return the cluster's options, by sbatch's names."""
+    """Return the cluster's options by sbatch option name."""
     found = {str(name).replace("_", "-"): value for name, value in options.slurm.items()}
     return {
         name: found[name]
@@ -213,7 +213,7 @@ class SlurmRenderer(Renderer):
         return "\n".join([*parts, _END])
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return one command for each role, because its servers are identical."""
+        """Return one command for each role, whose servers are identical."""
         found, at = [], 0
         for role in deployment.roles:
             head = _head(role, at)
@@ -225,7 +225,7 @@ class SlurmRenderer(Renderer):
         return tuple(found)
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the arguments of each `speclaunch launch`."""
+        """Return the arguments of each `speclaunch launch` in the script."""
         path = f"{RECIPE_DIR}/{RECIPE_FILE}"
         return tuple(
             words
@@ -398,9 +398,9 @@ _OWN = {
     "disaggregation_mode": "the role",
     "disaggregation_bootstrap_port": "one port per worker",
 }
-"""Arguments that srt-slurm sets itself. Flags in a recipe would override their values."""
+"""Arguments that srt-slurm sets itself, with values that flags in a recipe would override."""
 _PARAMETER = lazy(r"\{[A-Za-z_]\w*\}")
-"""Placeholder that srt-slurm fills in: a sweep parameter or the node."""
+"""Matches a placeholder that srt-slurm fills in: a sweep parameter or the node."""
 _PRECISIONS = {"fp4": "fp4", "mxfp4": "fp4", "nvfp4": "fp4", "fp8": "fp8", "w8a8": "fp8"}
 _NUMBER = lazy(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?\Z", re.ASCII)
 
@@ -464,7 +464,7 @@ def _side(role: Role) -> str:
 
 
 def _unsupported(role: Role) -> list[str]:
-    """Return the role's settings for which srt-slurm has no key."""
+    """Return messages about settings that srt-slurm does not support."""
     found = []
     for argument in role.rendered_args.arguments:
         if argument.secret or any(map(is_secret_text, argument.values)):
@@ -576,7 +576,7 @@ def _number_or_text(text: str) -> Any:
 
 
 def _other_paths(deployment: Rendering) -> list[str]:
-    """Return absolute paths in arguments except `model_path`, which the container must mount."""
+    """Return the paths that the container must mount, from arguments except `model_path`."""
     found = [
         str(value)
         for role in deployment.roles

@@ -235,7 +235,7 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
 def origin_of(
     found: CheckpointFile, provenance: FactSource, path: Path, revision: str | None
 ) -> Origin:
-    """Return the origin of a file's facts, with the reason if they may not match the request."""
+    """Return the origin of a file's facts, with any doubt that they match the request."""
     doubt = None
     is_other = revision not in (None, "main") and not (found.revision or "").startswith(
         str(revision)

@@ -73,7 +73,7 @@ def declared(
 
     - `python`: the interpreter that has the installed engine.
     - `version`: the release that the engine is based on.
-    - `near`: the directory in which a relative path is searched before the current directory.
+    - `near`: the directory in which a relative path is resolved before the current directory.
 
     Raises InputError or LaunchError.
     """

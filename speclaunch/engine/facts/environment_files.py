@@ -29,11 +29,10 @@ class EnvironmentFiles(Struct, frozen=True):
 
 
 def read_environment(interpreter: Path, names: Sequence[str]) -> EnvironmentFiles | None:
-    """Return the installed versions of `names` in an interpreter's environment.
+    """Return the versions of Python and of the packages `names` in an environment.
 
     The environment is a virtual environment (`pyvenv.cfg`) or a prefix (`bin/`, `lib/python3.x/`).
-    Versions come from the names of `*.dist-info`; no module is imported. None if there is no such
-    environment.
+    Package versions come from the names of `*.dist-info`. None if there is no such environment.
     """
     if interpreter.parent.name != "bin":
         return None

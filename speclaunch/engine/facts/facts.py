@@ -1,4 +1,4 @@
-"""Facts of a deployment that its configuration does not state: checkpoints, and unknown values.
+"""Facts of a deployment that its configuration does not state, known or unknown.
 
 A field is None (or empty) if the checkpoint does not state it, or states it in a format that no
 engine reads. A missing fact is unknown, never a guess.
@@ -61,7 +61,8 @@ class Origin(Struct, frozen=True):
     where: str
     """Directory or file of the facts; for the index and the hub, a description of the source."""
     read: str | None = None
-    """Date on which the source was read (a repository's file or an index entry), YYYY-MM-DD."""
+    """Date on which the source of a repository's file or an index entry was read, YYYY-MM-DD. None
+    for other sources."""
     revision: str | None = None
     """The commit that the facts describe, if known."""
     doubt: str | None = None
@@ -69,7 +70,8 @@ class Origin(Struct, frozen=True):
     assumed: str | None = None
     """The checkpoint whose facts are used instead (`--assume`, `speclaunch.toml`), if any."""
     stated: tuple[str, ...] = ()
-    """Keys of config.json whose values the document `stated_in` states, certain despite `doubt`."""
+    """Keys of config.json whose values the document `stated_in` states. They are certain despite
+    `doubt`."""
     stated_in: str | None = None
 
     def __str__(self) -> str:
@@ -88,7 +90,7 @@ COMPLETE_CONFIG = "config"
 
 
 class PartialConfig(dict[str, Any]):
-    """The keys of a config that were read. Looking up one of `unread` raises UnknownValueError.
+    """The part of a config that was read. Looking up a key in `unread` raises UnknownValueError.
 
     Length and iteration cover only the keys that were read.
     """
@@ -106,7 +108,7 @@ class PartialConfig(dict[str, Any]):
             raise UnreadKeyError(self.name, str(key))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value like `dict.get`. Raises UnknownValueError for an unread key."""
+        """Return a value, as `dict.get` does. Raises UnknownValueError for an unread key."""
         self._look(key)
         return super().get(key, default)
 

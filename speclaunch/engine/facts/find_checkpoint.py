@@ -284,8 +284,8 @@ def checkpoint_sources(
 
 
 def _as(name: str, other: str, found: Checkpoint | UnknownFact) -> Checkpoint | UnknownFact:
-    """Return the facts of `other` for `name`. Weight storage is unknown unless both names state the
-    same quantization."""
+    """Return `found`, the facts of `other`, as those of `name`. Weight storage is unknown unless
+    both names state the same quantization."""
     if isinstance(found, UnknownFact):
         why = f"it is assumed to match {other}, which is unknown: {found.why}"
         return UnknownFact(checkpoint_fact(name), why, found.help)
