@@ -1,6 +1,6 @@
 """Descriptions of server arguments, and completions for their names and values.
 
-Editor hovers, completions and the JSON schema of recipes use them.
+Used by editor hovers and completions, and by the JSON schema of recipes.
 """
 
 from __future__ import annotations
@@ -144,13 +144,13 @@ def _span(spans: tuple[tuple[str, str], ...], *, current: bool) -> str:
 
 
 def suggested_values(version: str) -> dict[str, tuple[str, ...]]:
-    """Return a release's values by argument, for arguments whose parser accepts any text."""
+    """Return values to suggest by argument, for arguments whose parser accepts any text."""
     algorithms = [name for name, since in FIRST_WITH.items() if within(version, f">={since}")]
     return {"speculative_algorithm": tuple(algorithms)}
 
 
 def argument_names(catalogue: Catalogue, beginning: str = "") -> list[str]:
-    """Return the argument names with a prefix, as recipes spell them, in the release's order.
+    """Return argument names that start with `beginning`, as recipes spell them, in release order.
 
     Includes deprecated and ineffective names only if no other name matches.
     """
@@ -172,8 +172,8 @@ def argument_names(catalogue: Catalogue, beginning: str = "") -> list[str]:
 
 
 def argument_values(argument: Argument, version: str) -> list[str]:
-    """Return the possible values of an argument: its choices, or both values of a switch. Empty if
-    they cannot be listed."""
+    """Return the possible values of an argument, such as its choices or both values of a switch.
+    Empty if they cannot be listed."""
     if argument.choices:
         return [str(choice) for choice in argument.choices]
     if not argument.kind.takes_value or argument.kind is ArgumentKind.OPTIONAL_VALUE:

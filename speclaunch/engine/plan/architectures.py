@@ -58,7 +58,7 @@ class Architectures(Struct, frozen=True):
     sliding_window: frozenset[str]
     """Models whose sliding-window layers have a separate pool."""
     sparse_attention: frozenset[str]
-    """Models with DeepSeek sparse attention if the config has `index_topk`."""
+    """Models that use DeepSeek sparse attention if the config has `index_topk`."""
     hybrid: frozenset[str]
     """Models with linear attention, whose states are cached next to the KV cache."""
     extra_buffer: frozenset[str]
@@ -74,12 +74,12 @@ class Architectures(Struct, frozen=True):
     shares_embedding: frozenset[str]
     """Targets whose model can share its embedding and output head with a draft."""
     draft_map: Mapping[str, tuple[str, ...]]
-    """Model classes that load a draft, by the architecture in the draft's config."""
+    """Names of the model classes that load a draft, by the architecture in the draft's config."""
     latent_attention: Mapping[str, str]
     """Use of latent attention (MLA) by architecture: `always`, `ranked` (only if the config has
     `kv_lora_rank`) or `switched` (unless it sets `use_mla: false`)."""
     attention_overrides: Mapping[str, tuple[str, ...]]
-    """Attention backends of models with special rules for the backend or page size."""
+    """Attention backends in the engine's model-specific backend and page rules, by architecture."""
     _automatic: Mapping[str, Parameters]
 
     def auto_parameters(self, architecture: str, algorithm: str | None = None) -> Parameters:
@@ -258,7 +258,7 @@ OTHER_HEADS: Mapping[str, tuple[tuple[str, str | None], ...]] = {
     "Step3VLForConditionalGeneration": _HEADS_ALONE,
     "Step3p5ForCausalLM": (("num_attention_heads", "num_attention_groups"),),
 }
-"""Models of which only the attention checks were verified, with the config keys of heads and KV
+"""Models for which only the attention checks were verified, with the config keys of heads and KV
 heads for each kind of layer. The second key is None if KV heads are not checked: Step3 has one KV
 head for all heads, and Gemma 4's global layers have a separate count. 0.5.23
 models/gemma3n_causal.py:331, gemma4_causal.py:342, mimo_v2.py:691 and :883, qwen3_5.py:1292,

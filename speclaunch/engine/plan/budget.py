@@ -1,7 +1,6 @@
 """The memory budget: how a GPU's memory is used, and whether the deployment fits.
 
-Data types only; `speclaunch.engine.plan.memory` computes them. Sizes are bytes on one GPU (one
-rank).
+`speclaunch.engine.plan.memory` computes the values. Sizes are bytes on one GPU (one rank).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class MemoryPhase(StrEnum):
 
 
 class Fit(StrEnum):
-    """The memory verdict, as JSON documents state it."""
+    """The memory verdict. JSON documents contain the values."""
 
     FITS = "fits"
     """Fits with the expected sizes of graphs and activations."""
@@ -57,7 +56,7 @@ class MemoryUse(StrEnum):
     TARGET_KV = "target KV cache"
     DRAFT_KV = "draft KV cache"
     STATE = "recurrent state"
-    """State of Mamba and linear attention layers, which is per request, not per token."""
+    """State of Mamba and linear attention layers, stored per request rather than per token."""
     REQUEST_SLOTS = "request slots"
     GRAPHS = "CUDA graphs"
     ACTIVATIONS = "activations"
@@ -67,8 +66,8 @@ class MemoryUse(StrEnum):
 class MemorySize(Struct, frozen=True):
     """A size in bytes, its explanation (with numbers), and whether it is exact.
 
-    `exact` is False for an estimate: graphs, activations, the runtime's own memory. `counted` is
-    False for weights estimated as the size of their files, divided evenly among ranks.
+    `exact` is False for estimates, such as graphs and activations. `counted` is False for weights
+    estimated from the size of their files, divided evenly among ranks.
     """
 
     bytes: int
@@ -126,7 +125,8 @@ class MemoryBudget(Struct, frozen=True):
     """Smallest and largest working `mem_fraction_static`, to 0.001; None if none works or the
     range is unknown."""
     likely_fractions: tuple[float, float] | None = None
-    """Smallest and largest fraction with the verdict FITS; None if none exists or it is unknown."""
+    """Smallest and largest fraction with the verdict FITS; None if no fraction has it or the range
+    is unknown."""
     impossible: bool = False
     """True if the weights alone, at their minimum, exceed an empty GPU's memory. Every start then
     fails, whatever the settings."""
@@ -172,4 +172,4 @@ class FitLimits(Struct, frozen=True):
 
 
 DEFAULT_LIMITS = FitLimits()
-"""Limits for a recipe that sets none; also the defaults for limits that it omits."""
+"""Limits that apply unless the recipe sets them."""

@@ -45,7 +45,7 @@ class Undivided(Struct, frozen=True):
     of: str
     """Kind of ranks, such as `attention ranks`."""
     engine: str
-    """Assertion or error message of the engine."""
+    """The engine's assertion or error message."""
     works: tuple[int, ...] = ()
     """Smaller values of `tp_size` that divide the dimension; empty if changing `tp_size` alone does
     not help."""
@@ -195,8 +195,8 @@ def _expert_groups(
 def _expert_blocks(
     plan: Plan, checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks
 ) -> Undivided | None:
-    """Return the config's expert width if the engine rejects it in every model, else None
-    (`check_quantized_moe_compatibility`, 0.5.6 model_executor/model_runner.py:585 to 0.5.23
+    """Return the expert width if it fails the engine's check for all models; None otherwise. See
+    `check_quantized_moe_compatibility` (0.5.6 model_executor/model_runner.py:585 to 0.5.23
     model_executor/model_runner_components/moe_ep_setup.py:136). Raises UnknownValueError."""
     block = _stated_block(checkpoint)
     width = config.optional("moe_intermediate_size")
@@ -223,8 +223,8 @@ layers/quantization/fp8.py:860)."""
 def _pads_experts(plan: Plan) -> bool:
     """True if aiter pads experts to complete blocks (AMD).
 
-    Raises UnknownValueError if SGLANG_USE_AITER is not set here, because SGLang's AMD images set
-    it.
+    Raises UnknownValueError if the plan does not set SGLANG_USE_AITER, which SGLang's AMD images
+    set.
     """
     hardware = plan.facts.hardware
     if hardware is None or hardware.vendor is not Vendor.AMD or not plan.in_versions(_PADS):
@@ -235,7 +235,7 @@ def _pads_experts(plan: Plan) -> bool:
 
 
 def _stated_block(checkpoint: Checkpoint) -> int | None:
-    """Return the row count of a quantized block in the top-level config; None if not stated."""
+    """Return the row count of a quantization block from the top-level config, or None."""
     quantization = mapping(checkpoint.raw.get("quantization_config"))
     blocks = sizes(quantization.get("weight_block_size"))
     return blocks[0] if blocks and blocks[0] > 0 else None
@@ -281,8 +281,8 @@ def _expert_width(
 
 
 def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
-    """Return one MLP projection per shape, with its storage scheme or None, for a `Shard` name.
-    Raises UnknownValueError."""
+    """Return one MLP projection per shape, with its storage scheme (None: unquantized). `shard` is
+    a `Shard` name. Raises UnknownValueError."""
     from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  few plans need it
     from speclaunch.engine.plan.memory.weights import counted  # noqa: PLC0415
 

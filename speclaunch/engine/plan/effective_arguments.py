@@ -262,7 +262,7 @@ class PlanDifference(Struct, frozen=True):
 
 
 class BudgetNumber(Struct, frozen=True):
-    """A value in two budgets; None if unknown or absent."""
+    """A value in two budgets. `before` or `after` is None if unknown."""
 
     name: str
     unit: str

@@ -62,7 +62,7 @@ class Alternative(Struct, frozen=True):
 
     what: str
     changes: Mapping[str, Any]
-    """Server arguments; empty for a different GPU or more main memory."""
+    """Changed server arguments; empty for a different GPU or more main memory."""
     verdict: str
     """The verdict as text, such as `does not fit either`."""
     fits: bool
@@ -195,7 +195,7 @@ def _slack(use: MemoryUse, charged: bool) -> bool:
 
 
 _WORTH_IT = 1.05
-"""Minimum growth factor of the KV cache for which a different fraction is worth reporting."""
+"""Minimum growth factor of the KV cache that makes a different fraction worth reporting."""
 
 
 class Suggested(Struct, frozen=True):
@@ -377,7 +377,7 @@ class RequestLoad(Struct, frozen=True):
     requests: int
     """Number of concurrent requests; 0 if unknown."""
     context: int
-    """Tokens per request, prompt and answer; 0 if unknown."""
+    """Tokens per request, including prompt and answer; 0 if unknown."""
     assumed: tuple[str, ...] = ()
     """Unset options of the `plan` command with their assumed values, such as `--requests 32`."""
 
@@ -436,7 +436,7 @@ def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out
     missing fact.
 
     Uses a fraction that is certain to work if the load fits with it, else a likely fraction. An
-    assumed number of requests never lowers the recipe's number.
+    assumed number of requests never lowers the recipe's limit.
 
     Fewer concurrent requests need smaller graphs, which leaves more memory for the KV cache. If not
     all requests fit, the result is therefore computed again for those that do.
@@ -472,7 +472,7 @@ def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out
 
 
 def _least_running(plan: Plan, load: RequestLoad) -> int:
-    """Return the load's number of requests. If it is assumed, return at least the recipe's."""
+    """Return the load's request count. If it is assumed, return at least the recipe's limit."""
     own = plan.value_or_none(RUNNING)
     return max(load.requests, int(own)) if load.assumed and own else load.requests
 

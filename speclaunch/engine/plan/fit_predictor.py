@@ -3,8 +3,8 @@
 Graphs and activations are estimated by the engine's own conservative rules of thumb. Therefore
 `Margins` has three maximum fractions, not one.
 
-A step maps server arguments, by the newest engine's names, to new values. Steps obey the engine's
-constraints:
+A step maps server arguments, as the newest engine names them, to new values. Steps obey the
+engine's constraints:
 
 - A chain (topk 1) verifies one more token than it has steps.
 - An explicit list of graph sizes may only shrink.
@@ -184,7 +184,7 @@ def _pool(plan: Plan, floors: FitFloors) -> tuple[Step, ...]:
 
 
 SAFE = 1.25
-"""Factor of the engine's reserve (graphs, activations) that a `certain` fraction leaves free."""
+"""Multiple of the engine's reserve (graphs, activations) that a `certain` fraction leaves free."""
 
 
 class Choice(Struct, frozen=True):
@@ -269,8 +269,8 @@ def _choice(plan: Plan, terms: Terms, found: GatheredSizes, fraction: float) -> 
 
 
 PlanWith = Callable[[Mapping[str, Any]], Plan]
-"""Function that returns the deployment's plan with changed arguments, by the newest engine's names.
-A value of None means the engine's default."""
+"""Function that returns the deployment's plan with changed arguments. Keys are argument names of
+the newest engine. A value of None means the engine's default."""
 BudgetOf = Callable[[Plan], MemoryBudget]
 
 _GUESSED = frozenset({MemoryUse.GRAPHS, MemoryUse.ACTIVATIONS})
@@ -359,7 +359,7 @@ class Predictor:
         return round(working[0] + left / start / grows, 4)
 
     def _disjoint_bounds(self, changes: Mapping[str, Any], budget: MemoryBudget) -> Bounds | None:
-        """Return bounds with `low` above `high` for changes with which no fraction works; None if
+        """Return bounds for changes without a working fraction, with `low` above `high`; None if
         unknown. Assumes the smallest pool."""
         start = memory_at_start(budget)
         if start is None:
@@ -426,7 +426,7 @@ def _sum(rank: RankBudget | None, uses: frozenset[MemoryUse] | set[MemoryUse]) -
 
 
 def shares(budget: MemoryBudget, *uses: MemoryUse) -> float:
-    """Return the share of the initially free memory that these uses take; 0 if unknown."""
+    """Return the share of the initially free memory that `uses` take; 0 if unknown."""
     start = memory_at_start(budget)
     return 0.0 if start is None else _sum(tightest(budget), set(uses)) / start
 

@@ -1,4 +1,4 @@
-"""The price of changed settings, and the search for the lowest price that fits.
+"""The price of changed settings, and the search for the cheapest settings that fit.
 
 Candidates are ordered by price. Decode without CUDA graphs costs most, because every token
 then takes longer. Running requests and KV tokens follow, then the depth of speculation, then the
@@ -112,8 +112,7 @@ def _lost_graphs(before: Plan, after: Plan) -> str | None:
 
 
 def largest_graph(plan: Plan) -> int | None:
-    """Return the largest batch that has a CUDA graph; None if there is none or the size is
-    unknown."""
+    """Return the largest batch size with a CUDA graph; None if there is none or it is unknown."""
     try:
         return max(captured_sizes(plan), default=None)
     except UnknownValueError:
@@ -144,8 +143,8 @@ WHY = {
 RUNNING, CHUNK = "max_running_requests", "chunked_prefill_size"
 
 _GRAPHS = 16.0
-"""Cost if no batch size has a graph. If only some lack a graph, the cost is their share on a log
-scale, because small batches are common."""
+"""Cost if no batch size has a graph. If only some lack a graph, the cost is multiplied by their
+share on a log scale, because small batches are common."""
 _RUNNING = 2.0
 """Cost of halving the running requests, because the other requests wait."""
 _POOL = 2.0
@@ -205,8 +204,8 @@ class Prices(Struct, frozen=True):
 
 
 def pool_price(budget: MemoryBudget, enough: float | None) -> float:
-    """Return the price of a budget's KV cache. `enough`: number of tokens from which the cache
-    costs nothing; None if unknown."""
+    """Return the price of a budget's KV cache. `enough`: token count at which the cache costs
+    nothing; None if unknown."""
     tokens = float(budget.tokens or 1)
     price = 0.0 if enough is None else _POOL * _halvings(enough, tokens)
     context = budget.context_length
@@ -274,7 +273,7 @@ class Levels(Struct, frozen=True):
         return changes
 
     def combinations(self, running: Step) -> Iterable[dict[str, Any]]:
-        """Yield all combinations of changes for one number of running requests, mildest first."""
+        """Yield all combinations of changes that include `running`, mildest first."""
         for steps in product(*self.others):
             changes = {**self.base, **running}
             for step in steps:
@@ -306,7 +305,7 @@ def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:
 
 
 class Search(Struct, frozen=True):
-    """Parameters of a search for fitting settings."""
+    """Parameters of a search for settings that fit."""
 
     predictor: Predictor
     limits: FitLimits
@@ -318,8 +317,8 @@ class Search(Struct, frozen=True):
     tried: Callable[[Mapping[str, Any]], bool] = lambda _: False
     """Function that returns True for settings that have already failed."""
     narrow: float = NARROW
-    """Maximum width of a range whose middle is chosen. 0 if the bounds need no margin of error,
-    because the upper end has the most tokens."""
+    """Maximum width of a range whose middle is chosen. With 0, the upper end is chosen, which has
+    the most tokens but no margin of error."""
     least_width: float = 0.0
     """Minimum width of the working range. Narrower ranges are used only with every setting at its
     floor."""
