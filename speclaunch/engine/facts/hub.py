@@ -78,7 +78,7 @@ _MAX_API_BYTES = 16 << 20
 _CHUNK = 1 << 16
 _NO_REVISION, _NO_REPOSITORY = "RevisionNotFound", "RepoNotFound"
 REFUSALS = ("it is gated on the hub", "it is not on the hub")
-"""Beginnings of the reasons for a refusal that another attempt does not change."""
+"""Beginnings of the messages of refusals that a retry cannot resolve."""
 
 
 class HubRefusedError(Exception):
@@ -114,8 +114,8 @@ def in_time(run: Callable[[float], T], seconds: float) -> T:
     """Return the result of `run(deadline)`. Raises HubRefusedError after `seconds`, else whatever
     `run` raises.
 
-    `run` has a separate thread, because HTTP libraries wait without limit for a header that arrives
-    byte by byte. An abandoned thread does not keep the process alive.
+    `run` runs in a separate thread, because HTTP libraries wait without limit for a header that
+    arrives byte by byte. An abandoned thread does not keep the process alive.
     """
     found: list[T] = []
     failed: list[Exception] = []
@@ -169,7 +169,7 @@ class HubClient:
 
     @property
     def where(self) -> str:
-        """The hub's address, without the credentials in it (`https://user:secret@mirror`)."""
+        """The hub's host, without credentials: `mirror` for `https://user:secret@mirror`."""
         try:
             host = urlsplit(self._endpoint).netloc.rpartition("@")[2]
         except (AttributeError, ValueError):
@@ -181,13 +181,12 @@ class HubClient:
         return self._read(path, most, {}, cut=False)
 
     def start(self, path: str, length: int) -> bytes | None:
-        """Return the first bytes of a file (a range request or partial read); None if it is
-        missing."""
+        """Return at most the first `length` bytes of a file; None if it is missing."""
         range_header = {"range": f"bytes=0-{length - 1}"}
         return self._read(path, length, range_header, cut=True)
 
     def listing(self) -> HubListing:
-        """Return the commit, gating and file sizes; empty if a mirror does not list them."""
+        """Return the commit, gated state and file sizes; empty if a mirror does not list them."""
         address = f"{self._endpoint}/api/models/{self.name}/revision/"
         address += quote(self.commit or self.revision, safe="") + "?blobs=true"
         data = self._get(address, _MAX_API_BYTES, {}, cut=False)
@@ -451,8 +450,8 @@ def fetch_checkpoint(
 def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFile:
     """Return the content of a facts file for a model on the hub. Raises HubRefusedError.
 
-    Reads the config, the tokenizer, the commit and the gating. The tensor names and the size come
-    from the index, or else from the headers (range requests) and file sizes.
+    Reads the config, the tokenizer, the commit and the gated state. The tensor names and the size
+    come from the index, or else from the headers (range requests) and file sizes.
     """
 
     def fetch(deadline: float) -> CheckpointFile:
@@ -501,7 +500,7 @@ def revision_of(source: str) -> str | None:
 
 
 def _fetch(hub: HubClient, directory: Path, files: Mapping[str, int]) -> None:
-    """Download config.json, which must exist, and those of the other `files` that exist."""
+    """Download config.json, which must exist, and any of the other `files` that exist."""
     config = hub.file("config.json", MAX_CONFIG_BYTES)
     if config is None:
         raise HubRefusedError(

@@ -18,7 +18,7 @@ from speclaunch.core import UnreadableFileError, lazy, mapping, models_dir, read
 from speclaunch.engine.releases.nearest import nearest
 
 HUB_NAME = lazy(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?\Z", re.ASCII)
-"""Pattern of a hub name. Excludes `..`, a leading dot and anything that would leave a folder."""
+"""Pattern of a hub name. Excludes `..`, a leading dot and other ways out of a folder."""
 
 
 _EXPORTED = (
@@ -176,7 +176,7 @@ def partners_of(target: str) -> tuple[str, ...]:
 
 
 def _listed(name: str) -> str:
-    """Return the index's name for a name such as `/models/Qwen3-8B` or `Qwen/Qwen3-8b`."""
+    """Return the index's name for `/models/Qwen3-8B` or `Qwen/Qwen3-8b`, else `name` itself."""
     if name in _table().drafts or name in _table().targets or name in _table().partners:
         return name
     meant = likely(name)

@@ -117,9 +117,9 @@ class MissingPath(Struct, frozen=True):
     """A path passed to the engine, and the reason why it is missing."""
 
     name: str
-    """The engine's field name of the argument."""
+    """The engine's name for the argument."""
     recipe_name: str
-    """Argument name in the recipe."""
+    """The recipe's name for the argument."""
     path: str
     why: str
     help: str
@@ -133,8 +133,7 @@ class MissingPath(Struct, frozen=True):
 def missing_paths(
     rendered: RenderedArgs, catalogue: Catalogue, *, made: Iterable[Path] = ()
 ) -> tuple[MissingPath, ...]:
-    """Return the missing paths. Relative paths are resolved from the current directory, like the
-    engine's.
+    """Return the missing paths. Relative paths are resolved from the current directory.
 
     `made`: directories in which speclaunch creates the paths itself.
     """

@@ -65,7 +65,7 @@ class Packages(Struct, frozen=True):
     requires: tuple[str, ...] = ()
     """The `Requires-Dist` lines of the installed SGLang."""
     installed: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the relevant packages by name (lowercase, dashes)."""
+    """Versions of the relevant packages by name (lowercase, with dashes)."""
     minimums: Mapping[str, str] = field(default_factory=dict)
     """Minimum versions, by package, that the engine requires to start (`assert_pkg_version` in
     SGLang's engine.py)."""

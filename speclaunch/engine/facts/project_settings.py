@@ -1,4 +1,4 @@
-"""Project settings of a repository: `speclaunch.toml`, or `[tool.speclaunch]`.
+"""Project settings of a repository: `speclaunch.toml`, or the `pyproject.toml` table.
 
 The file is read with the places of its values. Keys, types and assumptions are checked here, for
 every verb. Versions, hardware and rule codes are checked when they are used
@@ -191,7 +191,7 @@ class PlacedText(Struct, frozen=True):
 class Override(Struct, frozen=True):
     """Settings for files that match `paths`: patterns as in `.gitignore`, relative to `folder`.
 
-    None leaves the file's general setting unchanged. `ignore` is added to the general setting.
+    None leaves the general setting unchanged. `ignore` is added to the general setting.
     """
 
     folder: Path
@@ -322,7 +322,7 @@ def _resolve_path(file: Path, written: str) -> Path:
 
 
 _At = tuple[str | int, ...]
-"""Keys that lead to a value."""
+"""Keys and array indexes that lead to a value."""
 
 
 class _Checked:
@@ -332,7 +332,7 @@ class _Checked:
         self._file, self.problems = file, list[Problem]()
 
     def values(self) -> dict[str, Any]:
-        """Return the values by field of `ProjectSettings`, None or empty if of the wrong type."""
+        """Return the values by `ProjectSettings` field; None or empty for a wrong type."""
         self._known(self._file.table, _READERS, ())
         found = self._read(self._file.table, _READERS, ())
         found.pop("extend", None)

@@ -28,10 +28,8 @@ best throughput on average, 7/1/8 3.4%, 3/1/4 7.0%, and the trees 5/3/6 and 7/4/
 19.0%.
 """
 FAR_BELOW = 0.5
-"""A deployment is reported if it accepts less than this fraction of the lowest published number of
-accepted draft tokens.
-
-See `AcceptanceReference.is_far_below`."""
+"""Fraction of the lowest published number of accepted draft tokens. A deployment that accepts less
+is reported; see `AcceptanceReference.is_far_below`."""
 
 Setting = tuple[int | None, int | None, int | None]
 """num_steps, eagle_topk, num_draft_tokens. None: not stated, or not an argument of the
@@ -130,11 +128,11 @@ class AcceptanceReference(Struct, frozen=True):
         return median(self.lengths)
 
     def is_far_below(self, length: float) -> bool:
-        """True if `length` has fewer than half the accepted draft tokens of the lowest benchmark.
+        """True if `length` means fewer than half the accepted draft tokens of the lowest benchmark.
 
         Benchmarks predict other traffic poorly. In the published data (557 cases), a benchmark
         falls below half of the lowest other benchmark of the same draft and setting in 0.9% of
-        cases, and below 0.7 of it in 5.6%.
+        cases, and below 70% of it in 5.6%.
         """
         return length - 1 < FAR_BELOW * (self.lowest - 1)
 
@@ -183,7 +181,7 @@ def acceptance_reference(
 
 
 def chain_length(length: float, tokens: int, others: int) -> float:
-    """Convert the acceptance length of a chain of `tokens` draft tokens to a chain of `others`.
+    """Convert an acceptance length from a chain of `tokens` draft tokens to one of `others`.
 
     Both counts include the target's token. Assumes an equal acceptance probability for every draft
     token.
@@ -277,7 +275,7 @@ def start_setting(published: Iterable[PublishedAcceptance]) -> StartSetting:
 
 
 def _shape(setting: Setting) -> Setting:
-    """Return what determines acceptance: for a chain or a block, only the draft token count."""
+    """Return the part that determines acceptance: in a chain or block, only the token count."""
     steps, topk, tokens = setting
     return (None, None, tokens) if (topk or 1) == 1 else (steps, topk, tokens)
 
@@ -323,7 +321,7 @@ class _Table(Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def _table() -> _Table:
-    """Return the table in the file; empty in a checkout without the index."""
+    """Return the content of the file; empty in a checkout without the index."""
     try:
         found = convert(read_object(models_dir() / ACCEPTANCE_FILE), _Table)
     except (UnreadableFileError, ValidationError):

@@ -344,9 +344,9 @@ def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read(config: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a key that determines the location of others; None if it is unread.
+    """Return the value of a key that determines where other keys are; None if it is unread.
 
-    Fields that depend on the location are then unread, too.
+    Fields that depend on those keys are then unread, too.
     """
     unread = isinstance(config, PartialConfig) and key in config.unread
     return None if unread else config.get(key)
@@ -402,7 +402,7 @@ def _aux_hidden_layers(config: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _block_size(config: Mapping[str, Any]) -> int | None:
-    """Return the block size or None. `dflash_config` takes precedence, even if it has a null."""
+    """Return the block size, if any. A value in `dflash_config` takes precedence, even null."""
     return size(merged(config, mapping(config.get("dflash_config"))).get("block_size"))
 
 

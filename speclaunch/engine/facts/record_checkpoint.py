@@ -75,7 +75,7 @@ def _ranges_of(table: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def ranges(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table's values by patterns with number ranges, which match exactly its names."""
+    """Return a table's values by patterns with number ranges that match exactly its names."""
     groups: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
     for name, value in table.items():
         numbers = tuple(int(number) for number in _NUMBER.findall(name))
@@ -88,7 +88,7 @@ def ranges(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _blocks(numbers: Iterable[tuple[int, ...]]) -> Iterator[tuple[range, ...]]:
-    """Yield products of ranges that cover exactly these tuples, grouped by their first number."""
+    """Yield products of ranges that together cover exactly the tuples in `numbers`."""
     rest: dict[int, list[tuple[int, ...]]] = defaultdict(list)
     for first, *later in filter(None, numbers):
         rest[first].append(tuple(later))

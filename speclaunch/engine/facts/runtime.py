@@ -115,7 +115,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*\Z", re.ASCII)
 
 
 def _written(root: Path) -> str:
-    """Return the versions named in the nearest `.python-version`, else in pyenv's own file."""
+    """Return space-separated versions from the nearest `.python-version`, else pyenv's own file."""
     here = Path(os.environ.get("PYENV_DIR") or Path.cwd()).absolute()
     files = [folder / ".python-version" for folder in (here, *here.parents)]
     nearest = next((file for file in files if file.is_file()), root / "version")
@@ -190,7 +190,7 @@ class Runtime(Struct, frozen=True):
     python_version: str
     packages: Mapping[str, str]
     sglang_path: Path | None = None
-    """Directory of the installed package; None if unknown."""
+    """Directory of the installed sglang package; None if unknown."""
     executed: bool = True
     """False if only the interpreter's files were read, because a file names an interpreter that the
     user does not trust."""
@@ -223,7 +223,7 @@ class RunningScript:
             self._process = error
 
     def answer(self, read: Callable[[Any], T], seconds: float) -> T:
-        """Return `read` applied to the JSON in the last output line.
+        """Return the result of `read` for the JSON in the last output line.
 
         Raises InterpreterError if the output is not as expected or takes longer than `seconds`;
         OSError if the script could not be run.

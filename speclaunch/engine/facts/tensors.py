@@ -80,7 +80,7 @@ def _places(header: TensorHeader, most: int) -> list[tuple[int, int]]:
 
 
 def integers(file: Path, header: TensorHeader) -> tuple[int, ...] | None:
-    """Return the values of a small integer or boolean tensor; None if unknown."""
+    """Return the values of a small integer or boolean tensor; None if not read."""
     code = _INTEGERS.get(header.dtype)
     if code is None or header.elements > _MOST_INTEGERS:
         return None
@@ -119,7 +119,7 @@ def _pieces(file: Path, places: list[tuple[int, int]]) -> list[bytes] | None:
 def _exponents_full(width: int, bits: int) -> Callable[[bytes], bool]:
     """Return a test for `width`-byte values that are infinite or NaN: all exponent bits are set.
 
-    The exponent is in the lower 7 bits of the last byte and in `bits`, a mask of the one before.
+    The exponent is in the lower 7 bits of the last byte and, masked by `bits`, in the byte before.
     """
 
     def test(data: bytes) -> bool:

@@ -23,7 +23,7 @@ _STRINGS = (
 
 
 class Span(NamedTuple):
-    """A range of the text. Line and column count from 1; `length` ends with the line."""
+    """A range of the text. Lines and columns start at 1; `length` covers only the first line."""
 
     line: int
     column: int

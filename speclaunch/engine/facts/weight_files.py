@@ -471,9 +471,9 @@ class Vocabulary(Struct, frozen=True):
 
 
 def read_vocabulary(directory: Path) -> Vocabulary | None:
-    """Return the vocabulary of the tokenizer's `get_vocab()`, read from files. None if unknown.
+    """Return the token count and digest of `get_vocab()`, read from files; None if unknown.
 
-    The vocabulary is in `tokenizer.json` (else `vocab.json`), plus the tokens that this file and
+    The tokens are those in `tokenizer.json` (else `vocab.json`), plus those that this file and
     `tokenizer_config.json` add. If a special token gets its id only when the tokenizer is
     loaded, the vocabulary is unknown.
     """
