@@ -64,7 +64,7 @@ class About(Struct, frozen=True):
 
 
 def about(name: str, catalogue: Catalogue) -> About | None:
-    """Return the description of an argument by any of its names; None for an unknown name."""
+    """Look up an argument by any of its names; return None for an unknown name."""
     key = name_of(name)
     found = catalogue.by_name(key)
     best = key
@@ -144,7 +144,7 @@ def _span(spans: tuple[tuple[str, str], ...], *, current: bool) -> str:
 
 
 def suggested_values(version: str) -> dict[str, tuple[str, ...]]:
-    """Return values to suggest by argument, for arguments whose parser accepts any text."""
+    """Return suggested values by argument, for arguments whose parser accepts any text."""
     algorithms = [name for name, since in FIRST_WITH.items() if within(version, f">={since}")]
     return {"speculative_algorithm": tuple(algorithms)}
 

@@ -235,7 +235,7 @@ def _pads_experts(plan: Plan) -> bool:
 
 
 def _stated_block(checkpoint: Checkpoint) -> int | None:
-    """Return the row count of a quantization block from the top-level config, or None."""
+    """Return the quantization block's row count in the top-level config; None if not stated."""
     quantization = mapping(checkpoint.raw.get("quantization_config"))
     blocks = sizes(quantization.get("weight_block_size"))
     return blocks[0] if blocks and blocks[0] > 0 else None
@@ -281,8 +281,8 @@ def _expert_width(
 
 
 def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
-    """Return one MLP projection per shape, with its storage scheme (None: unquantized). `shard` is
-    a `Shard` name. Raises UnknownValueError."""
+    """Return one MLP projection per shape, with its storage scheme (None: unquantized), for a
+    `Shard` name. Raises UnknownValueError."""
     from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  few plans need it
     from speclaunch.engine.plan.memory.weights import counted  # noqa: PLC0415
 

@@ -1,8 +1,7 @@
 """Every argument of a plan as a row: user value, effective value, and reason.
 
 Also compares two plans (of different engine versions or recipes) and finds idle arguments, which
-belong to a feature that is not known to be on. Reports collapse idle arguments, but never omit
-them.
+belong to features that are not known to be on. Reports collapse them, but never omit them.
 """
 
 from __future__ import annotations
@@ -282,7 +281,7 @@ class BudgetNumber(Struct, frozen=True):
 
 
 def compare(before: Plan, after: Plan) -> tuple[PlanDifference, ...]:
-    """Return arguments whose effective values differ, and user-set ones whose names differ.
+    """Return arguments whose effective values differ, and user-set arguments whose names differ.
 
     An argument that only one version has is included unless it has its default value.
     """

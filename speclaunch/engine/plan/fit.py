@@ -416,7 +416,7 @@ class Best(Struct, frozen=True):
 def load_of(plan: Plan, requests: int | None, context: int | None) -> RequestLoad:
     """Return the load, with defaults (`REQUESTS`, `TOKENS_EACH`) for unset values.
 
-    Raises UnknownValueError for a missing fact, ValueError if `context` exceeds the model's limit.
+    Raises UnknownValueError for a missing fact, and ValueError if `context` is over the limit.
     """
     longest = context_length(plan)
     if context is not None and context > longest:
@@ -436,7 +436,7 @@ def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out
     missing fact.
 
     Uses a fraction that is certain to work if the load fits with it, else a likely fraction. An
-    assumed number of requests never lowers the recipe's limit.
+    assumed request count never lowers the recipe's limit.
 
     Fewer concurrent requests need smaller graphs, which leaves more memory for the KV cache. If not
     all requests fit, the result is therefore computed again for those that do.

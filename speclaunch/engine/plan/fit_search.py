@@ -257,7 +257,7 @@ class FitCandidate(Struct, frozen=True):
 
 
 class Levels(Struct, frozen=True):
-    """The lower values of each setting that a search may try."""
+    """The lower values that a search may try for each setting."""
 
     base: Mapping[str, Any]
     """Changes that the search starts from, without the fraction."""
@@ -282,7 +282,7 @@ class Levels(Struct, frozen=True):
 
 
 def levels(predictor: Predictor, base: Mapping[str, Any], limits: FitLimits) -> Levels:
-    """Return the lower values of each setting that the limits allow, starting from `base`."""
+    """Return the lower values that the limits allow for each setting, starting from `base`."""
     plan = predictor.plan(base)
 
     def of(knob: Steppable) -> tuple[Step, ...]:
@@ -388,7 +388,7 @@ def fractions(bounds: Bounds, limits: FitLimits, narrow: float = NARROW) -> Sequ
     """Return the fractions to try within bounds, best first: the upper end, the middle, the lower
     end.
 
-    A range up to `narrow` has only its middle, and one below `LEAST_WIDTH` has none.
+    A range up to `narrow` wide yields only its middle; below `LEAST_WIDTH`, nothing.
     """
     low = max(bounds.low, limits.floors.mem_fraction_static)
     high = min(bounds.high, limits.most_fraction)

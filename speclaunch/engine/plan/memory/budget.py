@@ -208,12 +208,12 @@ _CLOSE = 0.03
 
 
 def budget(plan: Plan) -> MemoryBudget:
-    """Return memory uses and the verdict, by the memory accounting of the plan's version.
+    """Return memory uses and the verdict, as the engine version accounts for memory.
 
     Never raises for a missing fact: the budget is then unknown, with the reason.
 
-    `working_fractions` is the range predicted to fit. Its upper end assumes minimal estimates; a
-    note states the largest fraction that leaves the engine's own reserve.
+    `working_fractions` is the range predicted to fit. Its upper end assumes minimal estimates. A
+    note states the largest fraction that leaves the engine's own reserve free.
     """
     found = gather(plan)
     base: dict[str, Any] = {

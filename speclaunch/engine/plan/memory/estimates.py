@@ -61,12 +61,12 @@ _CONTEXT = 1126 * MIB
 1.07 GiB on a 3090, 1.18 on a 48 GB card, 1.10 on an H200. Measured with 0.5.17 and PyTorch 2.11:
 1.15 GiB on an H100, 1.27 on an H200."""
 _LARGE = 60 * 1024
-"""Memory in MiB from which GPUs are assumed to have NVLink, for which NCCL allocates buffers."""
+"""Minimum memory in MiB of GPUs assumed to have NVLink, for which NCCL allocates buffers."""
 _LINKED_PAIR = 1464 * MIB
 _LINKED_DOUBLING = 290 * MIB
-"""Bytes that NCCL and custom all-reduce use for each doubling of the ranks beyond two: 1.43 GiB on
-an H200 with two ranks, 2.0 with eight ("Init torch distributed ends. mem usage=…" in public
-logs)."""
+"""Bytes that NCCL and custom all-reduce use for each doubling of the ranks beyond two. Their total
+on an H200 is 1.43 GiB with two ranks and 2.0 GiB with eight ("Init torch distributed ends. mem
+usage=…" in public logs)."""
 _UNLINKED = 150 * MIB
 _PROCESSES = 1150 * MIB
 """Memory of a CPU engine's three processes before weights are loaded (0.5.23, measured)."""
@@ -189,8 +189,8 @@ _PREFILL = memory.PREFILL_GRAPH * MIB
 _PREFILL_LATENT = memory.PREFILL_GRAPHS_LATENT * MIB
 _EAGER, _HELD_LEAST, _HELD = 1.2, 1.4, 2.0
 """Activations of a batch, and memory of breakable prefill graphs (minimum and likely), as multiples
-of one layer's activations. Measured: 1.4, and 1.5 to 2.1, with Llama, Qwen3 and MiMo (0.5.17 on
-H100 and H200)."""
+of one layer's activations. Measured: 1.4 for the batch and 1.5 to 2.1 for the graphs, with Llama,
+Qwen3 and MiMo (0.5.17 on H100 and H200)."""
 _LOWEST = 2
 """Divisor that turns the engine's rule of thumb for decode graphs into their minimum size."""
 
@@ -244,7 +244,7 @@ def prefill_graphs(plan: Plan, *, draft: bool = False) -> SizeEstimate:
 
 
 def _states_for_draft(plan: Plan) -> int:
-    """Return the bytes of the hidden states per token that an EAGLE-3 or block draft reads, else 0.
+    """Return the bytes of hidden states per token that an EAGLE-3 or block draft reads; 0 if none.
 
     Counts three layers unless the draft's config lists others (`get_eagle3_aux_hidden_states` of
     srt/models).

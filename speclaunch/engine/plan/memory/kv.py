@@ -2,10 +2,10 @@
 rank.
 
 Sources for the bytes of a token: `profile_max_num_token` (0.4.6 to 0.5.6 model_runner.py),
-`get_cell_size_per_token` (0.5.7 to 0.5.10 model_runner_kv_cache_mixin.py), the configurators of
+`get_cell_size_per_token` (0.5.7 to 0.5.10 model_runner_kv_cache_mixin.py), and the configurators of
 model_executor/pool_configurator.py (0.5.11 and later).
 
-Sources for states: `mamba2_cache_params` of each config in srt/configs, and `Mamba2StateShape`,
+Sources for states: `mamba2_cache_params` of each config in srt/configs, and `Mamba2StateShape` and
 `KimiLinearStateShape` in srt/configs/mamba_utils.py (0.5.3 to 0.5.23). `handle_max_mamba_cache` and
 `_calculate_mamba_ratio`: sglang 0.5.23 kv_cache_configurator.py:3062 and 3243, 0.5.13
 model_runner_kv_cache_mixin.py:66, 0.5.9 :153, 0.5.3 model_runner.py:1375.
@@ -130,8 +130,8 @@ def _divided(number: int, ranks: int) -> int:
 def _state_bytes(plan: Plan, config: ModelConfig) -> int:
     """Return the element size of `mamba2_state_dtype`, in bytes.
 
-    The argument takes precedence over the environment variable and the config (0.5.9 and later).
-    The default is float32.
+    The argument takes precedence over the environment variable, and both over the config
+    (0.5.9 and later). The default is float32.
     """
     dtype = (
         plan.value("mamba_ssm_dtype")
@@ -143,13 +143,13 @@ def _state_bytes(plan: Plan, config: ModelConfig) -> int:
 
 _SLOTS_PER_REQUEST = 3
 """Number of slots per request with a prefix cache. A request holds one state, and the cache tree
-holds more."""
+holds the others."""
 _UNLIMITED = 512
 """Number of slots without a prefix cache if requests are unlimited (up to 0.5.8)."""
 
 
 class States(Struct, frozen=True):
-    """Slots for recurrent states; all zero for a model without such layers.
+    """Slots for recurrent states; all values are 0 without such states.
 
     A request needs `ratio` slots. Together, the slots take `bytes` of the pool's memory.
     """
@@ -164,7 +164,7 @@ class States(Struct, frozen=True):
 
 
 class StateSettings(Struct, frozen=True):
-    """Settings, other than memory, that determine the number of states."""
+    """Settings that determine the state count for an amount of memory."""
 
     each: int
     """Bytes of one request's state."""
@@ -258,9 +258,9 @@ def room(settings: StateSettings, rest: float) -> States:
 
 
 def _jointly(settings: StateSettings, rest: float) -> States:
-    """Return the states in 0.5.13 and later, where slots share memory with verification's states.
+    """Return the states for 0.5.13 and later, where slots share memory with verification's states.
 
-    0.5.17 adds a padding slot to both.
+    0.5.17 and later add a padding slot to both.
     """
     each, drafts, pad = settings.each, settings.draft_tokens, int(settings.era == 4)
     fixed = _fixed(settings)
@@ -446,7 +446,7 @@ def token_size(plan: Plan, *, draft: bool = False) -> MemorySize:
 
     A sliding-window layer counts only its pool's share of the tokens (`swa_full_tokens_ratio`).
 
-    `draft`: for the draft model; 0 if there is none or it reads the target's cache.
+    `draft`: count the draft's cache; 0 without a draft or if it reads the target's cache.
     """
     if draft:
         found = draft_of(plan)
@@ -476,7 +476,7 @@ def pool_cell(plan: Plan) -> MemorySize:
     """Return the bytes per token that the engine divides its KV budget by. Raises
     UnknownValueError.
 
-    Includes the bytes for the draft from 0.5.14 (for DFLASH from 0.5.11).
+    Includes the draft's bytes from 0.5.14 on (DFLASH: 0.5.11).
 
     Does not apply to sliding-window models without a prefix cache, whose windows are sized by
     requests (`SWARequestCapPoolConfigurator`, 0.5.14 and later).

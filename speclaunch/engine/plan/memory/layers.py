@@ -261,7 +261,7 @@ def _index_bytes(plan: Plan, config: ModelConfig) -> int:
 def _is_scaled(plan: Plan, element: Element) -> bool:
     """True if sparse-attention cache rows include scales. Raises UnknownValueError.
 
-    See `calculate_mla_kv_cache_dim` (0.5.9 and later), `NSATokenToKVPool` (0.5.4 to 0.5.8).
+    See `calculate_mla_kv_cache_dim` (0.5.9 and later) and `NSATokenToKVPool` (0.5.4 to 0.5.8).
     """
     if element.name != "fp8_e4m3" or plan.in_versions("<0.5.4"):
         return False
@@ -325,7 +325,7 @@ class Layers(Struct, frozen=True):
     sliding: tuple[int, ...] = ()
     recurrent: tuple[int, ...] = ()
     repeats: int = 1
-    """KV layers per model layer (LongCat has two attentions in each)."""
+    """KV layers per model layer (2 for LongCat, which has two attention blocks in each layer)."""
 
     def within(self, stage: range) -> Layers:
         """Return only the layers of one pipeline stage."""
@@ -355,7 +355,7 @@ def layers_of(plan: Plan, config: ModelConfig) -> Layers:
 
 
 def recurrent_layers(config: ModelConfig, count: int) -> frozenset[int]:
-    """Return the layers with a recurrent state. Raises UnknownValueError."""
+    """Return the indices of recurrent layers. Raises UnknownValueError."""
     found = _recurrent(config, count)
     return frozenset(found.recurrent) if found is not None else frozenset()
 
@@ -430,7 +430,7 @@ def _had_window_pool(plan: Plan, config: ModelConfig) -> bool:
 
 
 def sliding_layers(config: ModelConfig, count: int) -> tuple[int, ...]:
-    """Return the layers with a sliding window. Raises UnknownValueError if they are not stated.
+    """Return the indices of sliding-window layers. Raises UnknownValueError if not stated.
 
     See `get_hybrid_layer_ids` (0.5.23 configs/model_config.py).
     """
@@ -528,7 +528,7 @@ def counted_layers(plan: Plan, draft: Draft) -> int:
     """Return the number of draft layers in the engine's memory budget. Raises UnknownValueError.
 
     See `eagle_draft_num_layers` (0.5.23 spec_aux_hidden_state.py:174, 0.5.14 model_runner.py:446).
-    Without a draft path, releases up to 0.5.19 count no layers. Later releases count the number in
+    Without a draft path, releases up to 0.5.19 count no layers. Later releases use the number in
     the target's config.
     """
     declared = draft.mtp_layers

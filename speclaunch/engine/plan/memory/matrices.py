@@ -41,7 +41,7 @@ class ModelConfig(Struct, frozen=True):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> ModelConfig:
-        """Return a checkpoint's config, overridden by its facts, which the user may have set."""
+        """Return a checkpoint's config, overridden by facts that the user may have set."""
         declared = {
             "hidden_size": checkpoint.field_or_none("hidden_size"),
             "vocab_size": checkpoint.field_or_none("vocab_size"),
@@ -59,8 +59,8 @@ class ModelConfig(Struct, frozen=True):
         return cls(checkpoint.name, merged(checkpoint.config, known), checkpoint.architecture or "")
 
     def optional(self, *keys: str, least: int = 1) -> int | None:
-        """Return the value of the first set key; None if none is set. Raises UnknownValueError if
-        the value is not an integer of at least `least`."""
+        """Return the first value set among the keys, or None. Raises UnknownValueError if it is not
+        an integer of at least `least`."""
         for key in keys:
             value = self.values.get(key)
             if value is None:
@@ -72,8 +72,8 @@ class ModelConfig(Struct, frozen=True):
         return None
 
     def count(self, *keys: str, default: int | None = None, least: int = 1) -> int:
-        """Return the value of the first set key, else `default`. Raises UnknownValueError if there
-        is neither."""
+        """Return the first value set among the keys, else `default`. Raises UnknownValueError if
+        there is neither."""
         found = self.optional(*keys, least=least)
         if found is not None:
             return found
@@ -327,7 +327,8 @@ class WeightRole(Enum):
     MTP = auto()
     """Multi-token-prediction layers, which the target does not load."""
     MTP_COPY = auto()
-    """Copies of embedding and head in multi-token-prediction layers, which are never loaded."""
+    """Copies of embedding and head in multi-token-prediction layers. These copies are never
+    loaded."""
 
 
 class Matrix(Struct, frozen=True):
@@ -350,7 +351,7 @@ class Matrix(Struct, frozen=True):
     most: int | None = None
     bytes: int | None = None
     layer: int | None = None
-    """Index of the target's layer; None for other weights, such as the embedding and the head."""
+    """Layer index in the target; None for other weights, such as the embedding and the head."""
 
     @property
     def parameters(self) -> int:
@@ -362,7 +363,7 @@ class Matrix(Struct, frozen=True):
         return replace(self, layer=index)
 
     def parts(self, ranks: Ranks) -> float:
-        """Return the number of parts; a fraction if there are redundant experts."""
+        """Return the number of parts among `ranks`; fractional with redundant experts."""
         found: float = {
             Shard.TENSOR: ranks.tensor,
             Shard.ATTENTION: ranks.attention,

@@ -139,7 +139,7 @@ class FractionDirection(StrEnum):
 
 
 class Terms(Struct, frozen=True):
-    """All sizes that determine, for a fraction, how one rank starts."""
+    """All sizes that determine how one rank starts with a fraction."""
 
     device: Device
     target_weights: SizeEstimate
@@ -394,7 +394,7 @@ def _refusal(
     rest: float,
     found: Pool,
 ) -> PredictedFailure | None:
-    """Return the first failure that the engine would report for the pool, or None."""
+    """Return the first failure that the engine reports for the pool; None if there is none."""
     text = None
     settings, states = terms.pool, found.states
     new = plan.in_versions(NEEDS_A_STATE)

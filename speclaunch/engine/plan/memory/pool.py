@@ -21,7 +21,7 @@ _INDEX_BYTES = 4
 
 
 class SlotSettings(Struct, frozen=True):
-    """Settings that determine the number of requests for a number of tokens."""
+    """Settings that determine the request limit for a token count."""
 
     explicit: int | None
     """`max_running_requests`: the user's value, or 48 with speculation; None otherwise."""
@@ -59,8 +59,8 @@ def slot_settings(plan: Plan, context: int) -> SlotSettings:
 
 
 def _extra(plan: Plan) -> int:
-    """Return `extra` (`get_req_to_token_extra_context_len`): 0.5.16 allocation_sizing.py, 0.5.13
-    mem_cache/common.py:194, 0.5.1 model_runner.py:1249."""
+    """Return `SlotSettings.extra` (`get_req_to_token_extra_context_len`): 0.5.16
+    allocation_sizing.py, 0.5.13 mem_cache/common.py:194, 0.5.1 model_runner.py:1249."""
     drafts = number(plan, "speculative_num_draft_tokens", 0) if plan.algorithm else 0
     if plan.in_versions("<0.5.1"):
         return 4
