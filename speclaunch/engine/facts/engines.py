@@ -100,10 +100,10 @@ def read_installed(runtime: Runtime, version: str | None = None) -> str:
 
 
 def installed_catalogue(runtime: Runtime) -> str | None:
-    """Return the name of an installed engine's catalogue: its release's, or a fork's own.
+    """Return the name of the catalogue of an installed release or fork.
 
-    If a fork cannot be read, uses the nearest release's. None if there is no engine or no such
-    release.
+    If a fork cannot be read, uses the nearest release's catalogue. None if there is no engine or no
+    near release.
     """
     if runtime.sglang is None:
         return None
@@ -141,7 +141,7 @@ def choose_hardware(
     """Return the hardware of a recipe with `hardware.name: named`.
 
     - `explicit`: the value of `--hardware`.
-    - `machine`: probes this machine if the recipe leaves the choice to it; None: do not probe.
+    - `machine`: probes this machine for `auto` or with `here_first`; None: do not probe.
     - `cpu`: the deployment runs on the CPU engine.
     - `here_first`: this machine takes precedence over the recipe, because `doctor` checks whether
       the recipe starts on this machine.

@@ -146,7 +146,7 @@ def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
 
 
 def expanded(path: str, home: Path | None = None) -> Path:
-    """Return a path with `~` and variables expanded as in huggingface_hub, relative to `home`."""
+    """Expand `~` and variables as in huggingface_hub. Relative paths start at `home`."""
     if "$" in path:
         reads.mark_uncacheable()  # depends on any variable
     return (home or Path()) / os.path.expandvars(os.path.expanduser(path))  # noqa: PTH111

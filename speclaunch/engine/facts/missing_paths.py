@@ -2,11 +2,10 @@
 
 A value is a path if it begins like one: `/`, `./`, `../`, `~`. Other values may be a hub name
 (`org/model`), a built-in (`chat_template: llama-2`), JSON, or a URL. The engine opens a path
-unchanged: relative to its start directory, and without expanding `~` (0.5.23
-`utils/hf_transformers/common.py:342`, `parser/template_manager.py:243`,
-`arg_groups/serving_hook.py:68`, `speculative/spec_utils.py:793`: `os.path.exists`, `open`; the same
-in every release since 0.4.6). Only paths that it reads are checked, because it creates the
-directories that it writes to.
+unchanged: relative to its start directory, and without expanding `~`. This holds in every release
+since 0.4.6 (0.5.23 `utils/hf_transformers/common.py:342`, `parser/template_manager.py:243`,
+`arg_groups/serving_hook.py:68`, `speculative/spec_utils.py:793`). Only paths that the engine reads
+are checked, because it creates the directories that it writes to.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Project settings of a repository: `speclaunch.toml`, or the `pyproject.toml` table.
+"""Project settings: `speclaunch.toml`, or `[tool.speclaunch]` in `pyproject.toml`.
 
 The file is read with the places of its values. Keys, types and assumptions are checked here, for
 every verb. Versions, hardware and rule codes are checked when they are used
@@ -232,7 +232,7 @@ class ProjectSettings(Struct, frozen=True):
 
 
 class SettingsFrom(Struct, frozen=True):
-    """Selects a settings file: `file`, else the file nearest to a folder; none unless `enabled`."""
+    """Choice of settings file: `file`, else the one nearest to a folder; none unless `enabled`."""
 
     file: Path | None = None
     enabled: bool = True
@@ -483,8 +483,7 @@ _READERS: _Readers = {
     "overrides": _Checked.overrides,
     "select": _Checked.split,
 }
-"""Functions that read the file's keys. The keys are the fields of `ProjectSettings`, and
-`extend`."""
+"""Functions that read the file's values, by key: a field of `ProjectSettings`, or `extend`."""
 _OVERRIDE_READERS: _Readers = {
     "paths": _Checked.texts,
     "engine": _Checked.engine,
@@ -492,7 +491,7 @@ _OVERRIDE_READERS: _Readers = {
     "select": _Checked.split,
     "ignore": _Checked.split,
 }
-"""Functions that read an override's keys, which are the fields of `Override`."""
+"""Functions that read an override's values, by field of `Override`."""
 PROJECT_KEYS = tuple(_READERS)
 """Valid keys in a settings file. A key that sets an option has the option's name."""
 

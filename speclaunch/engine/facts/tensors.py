@@ -275,7 +275,7 @@ def must_be_inside(file: Path, directory: Path) -> None:
     """Raise UnreadableFileError for a link that leads out of a checkpoint's directory.
 
     A hub cache links each file in `models--org--name/snapshots/COMMIT/` to `blobs/` in the same
-    `models--org--name`. Such a link is inside.
+    `models--org--name`. Such a link is allowed.
     """
     try:
         real, inside = reads.resolve(file), [reads.resolve(directory)]
