@@ -134,7 +134,7 @@ def has_experts(config: ModelConfig, index: int) -> bool:
 
 
 def _windows(config: ModelConfig) -> frozenset[int]:
-    """Return the indices of sliding-window layers whose head counts differ from other layers'."""
+    """Return the indices of sliding-window layers whose head counts differ from the others'."""
     if config.optional("swa_num_key_value_heads", "swa_num_attention_heads") is None:
         return frozenset()
     return frozenset(sliding_layers(config, config.layers))
