@@ -1,4 +1,4 @@
-"""Facts of this machine, gathered once within a time limit, and the lines of the checks.
+"""Facts of this machine, gathered once within a time limit, and the check lines.
 
 `MachineFacts` is frozen, so a check is a pure function of it. An unknown value is an `UnknownFact`.
 """
@@ -63,13 +63,13 @@ class Process(Struct, frozen=True):
     session: int | None = None
     age_seconds: float | None = None
     run: str | None = None
-    """Run ID in the environment of processes that speclaunch launched; None for others."""
+    """Run ID that speclaunch sets in the environment of its engines; None for other processes."""
     ports: tuple[int, ...] = ()
-    """TCP ports on which the process listens."""
+    """TCP ports on which the process listens; empty unless it belongs to an engine."""
 
 
 class VolumeUse(StrEnum):
-    """Uses of directories. Values are shown to users."""
+    """Use of a directory, as shown to users."""
 
     MODELS = "models"
     SPECLAUNCH = "speclaunch"
@@ -132,10 +132,10 @@ class LocalModel(Struct, frozen=True):
     name: str
     is_url: bool = False
     is_path: bool = False
-    """True for a local path, False for a name on the hub."""
+    """True for a local path, False for a URL or a name on the hub."""
     present: bool = False
-    """True if the directory has a config.json, the file exists, or the hub cache has the
-    weights."""
+    """True if the checkpoint's directory has a config.json, its file exists, or the hub cache has
+    its weights."""
     generated: bool = False
     """True for a tiny model that the launch creates."""
     unfinished: int = 0
@@ -163,12 +163,12 @@ class Port(Struct, frozen=True):
 
 
 class Tools(Struct, frozen=True):
-    """Programs that the engine compiles kernels with."""
+    """Compilers, CUDA libraries and GPU devices that an engine finds."""
 
     compiler: Path | None = None
     nvcc: Path | None = None
     compat: bool = False
-    """True if a CUDA forward-compatibility package exists: an older driver may suffice."""
+    """True if a CUDA forward-compatibility package exists, so an older driver may suffice."""
     devices: tuple[str, ...] = ()
     """Vendors whose accelerators have a device file here, even without a working driver."""
 
@@ -182,7 +182,7 @@ class RecipeNeeds(Struct, frozen=True):
     called: str | None = None
     """Value of `recipe=`: a path, or the name of a recipe shipped with speclaunch."""
     needs: str | None = None
-    """`engine.version` of the recipe."""
+    """`engine.version` of the recipe, in pip's syntax."""
     pinned: str | None = None
     fits: bool = True
     """True if the installed version can serve the recipe."""
@@ -270,7 +270,7 @@ class PendingAnswer(Generic[T]):
         self._thread.start()
 
     def get(self) -> T | UnknownFact:
-        """Return the result; an UnknownFact if the task raised, or has not ended in time."""
+        """Return the result; an UnknownFact if the task raised or did not end in time."""
         self._thread.join(max(0.0, self._deadline - time.monotonic()))
         if self._thread.is_alive():
             return NoAnswer(self._what, f"no answer within {self._seconds:g} s")

@@ -160,7 +160,7 @@ def check_recipe(
     rules: tuple[Rule, ...],
     inherited: Mapping[str, str],
 ) -> RecipeResults:
-    """Return the rules' results for a recipe at each of these versions."""
+    """Return a recipe's rule results for each of these versions."""
     examined: list[CheckedRequest] = []
     for version in versions:
         catalogue = load_catalogue(version)
@@ -434,7 +434,7 @@ def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str],
 
 
 def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | UnknownFact]:
-    """Return the interpreter that a launch would use, and its packages if readable."""
+    """Return the engine that a launch would use, and its packages if they can be read."""
     if recipe is not None and is_cpu(recipe):
         runtime = probe(cpu.python)
     else:
@@ -474,7 +474,7 @@ def _places(
 
 
 def _user_home(env: Mapping[str, str]) -> Path:
-    """Return the home directory that the engine's libraries use, or `/nonexistent`."""
+    """Return the home directory that the engine's libraries use; `/nonexistent` if unknown."""
     chosen = env.get("HOME")
     if chosen:
         return Path(chosen)
@@ -490,7 +490,7 @@ def _lookup(
     """Return the lookup with the hardware for the rules.
 
     The doctor checks a start on this machine, so this machine's GPUs override the recipe's
-    hardware. The GPU line reports a difference.
+    hardware. The GPU line reports any difference.
     """
     chosen = choose_hardware(
         lookup.hardware,

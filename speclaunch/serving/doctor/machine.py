@@ -1,4 +1,4 @@
-"""Facts about this machine, read without privileges: memory, disks, compilers, models, …"""
+"""Facts about this machine (memory, disks, models, …), read without privileges."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _cpu_quota() -> float | None:
 def _groups(controller: str) -> Iterator[Path]:
     """Yield this process's cgroup directories (versions 1 and 2) for `controller`, innermost first.
 
-    Inside a container, /proc may show the host's path, so the root is included as well.
+    Inside a container, /proc may show the host's path, so the cgroup root is included as well.
     """
     roots = {_CGROUPS: "", _CGROUPS / controller: ""}
     with contextlib.suppress(OSError):
@@ -193,7 +193,7 @@ def _number(path: Path) -> int | None:
 
 
 def _nvcc(env: Mapping[str, str], path: str) -> Path | None:
-    """Return the engine's nvcc, from CUDA_HOME, PATH or /usr/local/cuda; None if missing."""
+    """Return the nvcc in CUDA_HOME, `path` (PATH) or /usr/local/cuda; None if missing."""
     home = env.get("CUDA_HOME") or env.get("CUDA_PATH")
     found = shutil.which("nvcc", path=path)
     candidates = [Path(home) / "bin" / "nvcc"] if home else []
@@ -227,8 +227,8 @@ def read_hub(env: Mapping[str, str], home: Path) -> Hub:
 def read_model(
     role: str, name: str, hub: Hub, made: Path, known: Checkpoint | UnknownFact | None = None
 ) -> LocalModel:
-    """Return the local state of a checkpoint. `made`: directory of the tiny models; `known`: the
-    checkpoint's facts, or the reason for missing facts."""
+    """Return the local state of a checkpoint. `made`: directory of the tiny models. `known`: the
+    checkpoint's facts, or why they are unknown."""
     model = LocalModel(
         role,
         name,
@@ -348,7 +348,7 @@ class EngineTree(Struct, frozen=True):
 
 
 def read_processes() -> tuple[Process, ...]:
-    """Return every visible process, with more detail for processes of engines."""
+    """Return every visible process, with more detail for engine processes."""
     now = time.time()
     names = ["pid", "ppid", "name", "cmdline", "username", "status", "create_time"]
     found: list[Process] = []
@@ -446,7 +446,7 @@ def _option(argv: Sequence[str], flag: str) -> str | None:
 
 
 def may_end(process: Process, user: str) -> bool:
-    """True if this user may end a process."""
+    """True if `user` may end the process."""
     return user in ("root", process.user)
 
 
@@ -481,7 +481,7 @@ def _custody(root: Process, table: Mapping[int, Process]) -> tuple[Custody, int 
 
 
 def _runs_by_itself(root: Process, table: Mapping[int, Process]) -> bool:
-    """True if a process was intentionally started without a parent.
+    """True if a process was meant to run without a parent.
 
     A process started by a service manager or with setsid leads its own session. A container's main
     process is in the session of process 1. An orphan's session has lost its leader.
@@ -494,7 +494,7 @@ def _runs_by_itself(root: Process, table: Mapping[int, Process]) -> bool:
 
 
 def _is_part(process: Process) -> bool:
-    """True for a process that only runs as part of a server: scheduler, detokenizer, …"""
+    """True for a process that only runs as part of a server, such as a scheduler."""
     return process.name.startswith(_TITLE) or bool(
         process.argv and process.argv[0].startswith(_TITLE)
     )

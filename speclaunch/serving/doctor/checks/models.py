@@ -1,4 +1,4 @@
-"""Checks of the recipe's checkpoints, their download, and other paths."""
+"""Checks of the recipe's checkpoints, hub access, and other paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 3
 
 
 def check_models(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield one line per checkpoint, and one line for the hub token."""
+    """Yield one line per checkpoint, and at most one for the hub token."""
     hub = found.hub
     if not isinstance(hub, Hub):
         yield CheckLine("model", CheckState.UNKNOWN, f"the model cache is unknown: {hub.why}")
@@ -127,8 +127,8 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
 
 
 def _refused(text: str, model: LocalModel, hub: Hub) -> CheckLine | None:
-    """Return a line if the hub refuses this user, else None. Only `--online` detects a refusal
-    (facts/hub.py).
+    """Return a line about `text` if the hub denies access to the model, else None. Only `--online`
+    detects this (facts/hub.py).
     """
     why, fix = "", "accept its license on the hub, then: hf auth login"
     if model.unknown is not None and model.unknown.why.startswith(REFUSALS):
@@ -146,7 +146,7 @@ def _refused(text: str, model: LocalModel, hub: Hub) -> CheckLine | None:
 
 
 def _token(found: MachineFacts, hub: Hub) -> Iterator[CheckLine]:
-    """Yield a line that states whether a token exists, never the token itself."""
+    """Yield at most one line about the hub token; never show the token itself."""
     absent = [m for m in found.models if not (m.present or m.is_path or m.generated)]
     text, fix = "no access token for the hub", "hf auth login"
     if hub.token is not None:
