@@ -66,7 +66,7 @@ class JobVerdict(StrEnum):
 
 
 class JobOptions(Struct, frozen=True):
-    """Options of all jobs of a sweep. All but `plan` are options of its commands."""
+    """Options of all jobs of a sweep. All but `plan` are passed to each job."""
 
     plan: bool = False
     """True if each job is a plan and nothing is started."""
@@ -233,7 +233,7 @@ class Folder(Struct, frozen=True):
             os.close(fd)
 
     def stop(self) -> None:
-        """Signal all jobs to stop, on any machine."""
+        """Signal the jobs on all machines to stop."""
         with contextlib.suppress(OSError):
             self._stop.touch()
 

@@ -1,4 +1,4 @@
-"""Run of a sweep: Hydra's launcher in a separate process, and each of the jobs it starts.
+"""Run a sweep: Hydra's launcher in a separate process, and the jobs that it starts.
 
 Rows are reported as they arrive. The launcher runs in its own session, so Ctrl-C reaches only this
 process, which creates the file `stop` in the folder. The jobs then stop their engines and
@@ -145,7 +145,7 @@ def _cancel(folder: Folder, planned: Planned) -> None:
 
 
 def _why(log: Path, code: int | None, left: int) -> str:
-    """Return the error text for a launcher that ended early, with the last line of its log."""
+    """Return the error text if the launcher ends with `left` jobs unfinished."""
     lines: list[str] = []
     with contextlib.suppress(OSError):
         lines = log.read_text(errors="replace").splitlines()
@@ -261,7 +261,7 @@ def _run(
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bytes:
-    """Interrupt a launch, else kill it; return its output. In both cases, its engine stops."""
+    """Interrupt a launch, or kill it if it hangs; return its output. Its engine also stops."""
     process.send_signal(signal.SIGINT)
     try:
         return process.communicate(timeout=_JOB_END_S)[0]
@@ -271,7 +271,7 @@ def _ended(process: subprocess.Popen[bytes]) -> bytes:
 
 
 def _documents(output: bytes) -> list[dict[str, Any]]:
-    """Return the JSON documents on standard output in order."""
+    """Return the JSON documents in a command's standard output, in order."""
     text, decoder = output.decode(errors="replace").strip(), json.JSONDecoder()
     found: list[dict[str, Any]] = []
     while text:
@@ -293,7 +293,7 @@ def _row(
 
 
 def _kv_tokens(reported: Mapping[str, Any]) -> int | None:
-    """Return the KV cache tokens in the journal next to the engine's log; None if unknown."""
+    """Return the KV cache capacity in tokens, from the launch's journal; None if unknown."""
     log = _text(reported.get("log"))
     journal = read_json(Path(log).parent / JOURNAL) if log else None
     attempts = (journal or {}).get("attempts") or [{}]

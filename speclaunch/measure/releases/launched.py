@@ -1,12 +1,11 @@
 """Releases that run on this machine: their engines, recipes, servers, and answers.
 
 Answers to fixed prompts are greedy tokens and verify step counts. Releases use different kernels,
-so two tokens with almost equal logits may swap. The compared server scores the reference's answer:
-tokens that it prefers by less than its data type's noise are a tie (see `prove`).
+so two tokens with almost equal logits may swap ranks. The compared server scores the reference's
+answer. Tokens that it prefers by less than its data type's noise are a tie (see `prove`).
 
 Engines are CPU engines, installed as needed, or the user's own. At most two engines are installed
-at a time, each by a separate process. An interrupted installation continues with the next
-run.
+at a time, each by a separate process. The next run resumes an interrupted installation.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ _AT_ONCE = 1
 class ReleaseAnswers(Struct, frozen=True):
     """Greedy answers of a release to the fixed prompts.
 
-    `fields`: rows of the request contract, if it was checked.
+    `fields`: rows of the request contract; empty if not checked.
     """
 
     answers: tuple[ProofAnswer, ...] = ()
@@ -199,7 +198,7 @@ class ReleaseRecipe(Struct, frozen=True):
         return prepare(found, None if self._is_pinned else self.version, dry_run=True)
 
     def words(self, folder: Path) -> tuple[str, ...]:
-        """Write a changed recipe below `folder`, and return the launch arguments.
+        """Return the launch arguments; write the recipe below `folder` if migration changed it.
 
         Raises InputError if writing fails.
         """
@@ -250,7 +249,7 @@ def plan_here(prepared: Prepared) -> Plan:
 
 
 class StartFailedError(LaunchError):
-    """Error if a release fails to serve in time."""
+    """Failure of a release to serve in time."""
 
 
 class LaunchedRelease(Struct, frozen=True):
@@ -262,7 +261,7 @@ class LaunchedRelease(Struct, frozen=True):
     observed: ObservedServer
     seconds: float
     can_run_twice: bool
-    """True if a server without speculation can run alongside, which needs a CPU engine."""
+    """True if a server without speculation can run alongside (CPU engines only)."""
 
 
 @contextmanager
@@ -274,10 +273,10 @@ def launched(
     *,
     speculates: bool = True,
 ) -> Iterator[LaunchedRelease]:
-    """Serve a recipe within the block, and stop the server at the end.
+    """Serve a recipe within the block, then stop the server.
 
-    `folder` receives the log and, if changed, the recipe. `speculates`: False for the same server
-    without speculation. Raises InputError if the release does not support the recipe, and
+    `folder` receives the log and a changed recipe. `speculates`: False to serve without
+    speculation. Raises InputError if the release does not support the recipe, and
     StartFailedError if it does not serve within `seconds`.
     """
     prepared = found.prepared()
@@ -325,7 +324,7 @@ def interpreters(words: Sequence[str]) -> dict[str, str]:
 
 
 class EngineSupply:
-    """Context manager for engines of the compared releases; its exit stops installations."""
+    """Supply of engines of the compared releases; exiting the context stops installations."""
 
     def __init__(self, pythons: Mapping[str, str], say: Callable[[str], None]) -> None:
         """`pythons`: the user's interpreters by release; empty for CPU engines."""
@@ -388,7 +387,7 @@ class EngineSupply:
             self._building[release] = (process, log)
 
     def is_installable(self, recipe: ReleaseRecipe) -> bool:
-        """True if the recipe uses a CPU engine. Raises LaunchError if it lacks an interpreter."""
+        """True if the recipe uses a CPU engine. Raises LaunchError without an interpreter."""
         release, prepared = recipe.version, recipe.prepared()
         if prepared.cpu is not None:
             return True
@@ -425,7 +424,7 @@ class EngineSupply:
         note_use(self._engine(release))
 
     def _collect(self, *, wait: bool = False) -> None:
-        """Remove finished installations; `wait`: first wait until one finishes."""
+        """Record finished installations; `wait`: first wait for the oldest one."""
         for release, (process, log) in list(self._building.items()):
             if wait:
                 process.wait()

@@ -1,10 +1,10 @@
-"""Search for the first bad release: its checks, and steps that tolerate wrong probes.
+"""Search for the first bad release by checks whose results may be wrong.
 
 The hypotheses are the positions of the first bad release. Each probe reweights them by the
 probability of its result, and the next probe halves the remaining weight. With reliable probes this
-is plain bisection. With unreliable probes it is Horstein's probabilistic bisection (1963). A pair
-counts only if both of its releases were probed, so `--good` and `--bad` are probed only when they
-matter.
+is plain bisection. With unreliable probes it is Horstein's probabilistic bisection (1963). The
+search ends when both neighbors, the last good and the first bad release, were probed. `--good` and
+`--bad` are therefore probed only when they matter.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from speclaunch.measure.releases.launched import ObservedServer, ReleaseAnswers
 FLAKY = 0.2
 """Assumed share of wrong results among repeated evaluations of one server."""
 CONFIDENCE = 0.99
-"""Probability that a verdict or a pair must reach."""
+"""Required probability that a verdict, or the first bad release, is correct."""
 MOST_EVALUATIONS = 40
 """Maximum evaluations of one server, after which the server counts as undecided."""
 _ENDPOINT = 1e-3
-"""Prior weight of a wrong `--good`, relative to any other hypothesis."""
+"""Prior weight of the hypothesis that `--good` is bad; every other hypothesis has 1."""
 
 
 class ProbeVerdict(StrEnum):
@@ -65,7 +65,7 @@ class ReleaseProbe(Struct, frozen=True):
 
 
 def net_evaluations(rate: float) -> int:
-    """Return the required lead of a verdict if a share `rate` of evaluations is wrong.
+    """Return a verdict's required lead in evaluations if a share `rate` of them is wrong.
 
     Based on Wald's sequential test of two simple hypotheses with equal errors.
     """
@@ -88,9 +88,9 @@ class SearchOutcome(StrEnum):
     BAD_IS_GOOD = "bad is good"
     """The release of `--bad` also passes the check."""
     SKIPPED = "skipped"
-    """Untestable releases between the pair hide the first bad release."""
+    """Untestable releases between the last good and the first bad release hide the result."""
     UNDECIDED = "undecided"
-    """Too many contradicting probes."""
+    """The probes contradict each other too often."""
 
 
 class SearchStep(Struct, frozen=True):
@@ -166,7 +166,7 @@ def _step(
 
 
 def _posterior(releases: Sequence[str], probes: Sequence[ReleaseProbe], rate: float) -> list[float]:
-    """Return each release's probability of being the first bad release; last entry: none is bad."""
+    """Return each release's probability of being the first bad one, then that of no bad release."""
     masses = [_ENDPOINT, *[1.0] * len(releases)]
     for probe in probes:
         at, is_bad = releases.index(probe.release), probe.verdict is ProbeVerdict.BAD
@@ -208,9 +208,9 @@ class CheckedServer(Struct, frozen=True):
     url: str
     observed: ObservedServer
     folder: Path
-    """Folder for command output."""
+    """Folder for the output of check commands."""
     fields: Callable[[], tuple[FieldRow, ...]] = tuple
-    """Function that returns the contract rows of both servers; empty without a contract."""
+    """Function that compares this server with one without speculation; empty if not checked."""
 
 
 class Check(Struct, frozen=True):
@@ -247,7 +247,7 @@ def _gives_same_answers(server: CheckedServer, reference: ReleaseAnswers | None)
 
 
 def _keeps_contract(server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-    """Check that speculation changes no more request fields than in the good release."""
+    """Check that speculation changes no request field that it preserves in the good release."""
     rows = server.fields()
     changed = changed_fields(rows if reference is None else reference.fields, rows)
     if changed.broken:
@@ -267,9 +267,9 @@ def _exits(
     server: CheckedServer,
     reference: ReleaseAnswers | None,
 ) -> Evaluation:
-    """Run a command without a shell; return the result of its exit code, as in `git bisect run`.
+    """Run a command without a shell; interpret its exit code like `git bisect run`.
 
-    Raises LaunchError if the command does not exist or a signal ends it.
+    Raises LaunchError if the command cannot run or a signal ends it.
     """
     env = {**os.environ, URL_VARIABLE: server.url, RELEASE_VARIABLE: server.release}
     with (server.folder / f"command-{server.release}.log").open("ab") as log:

@@ -1,4 +1,4 @@
-"""Upgrades of recipes, commands and directories: reasons against them, and the verdicts."""
+"""Upgrades of recipes, commands and directories, with verdicts and reasons."""
 
 from __future__ import annotations
 

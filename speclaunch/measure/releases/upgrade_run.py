@@ -1,4 +1,4 @@
-"""Both releases of an upgrade, run and compared on this machine, and the document of an upgrade.
+"""Run and compare both releases of an upgrade on this machine; write the upgrade document.
 
 The document (`speclaunch upgrade --output-format json`) has each deployment's verdict and reasons.
 `docs/reference/upgrade.schema.json` is generated from `UpgradeDocument`; a test compares them.
@@ -77,7 +77,7 @@ class UpgradeProgress(unfinished_work.Progress, frozen=True):
 
 
 StoredUpgrade: TypeAlias = unfinished_work.StoredWork[UpgradeProgress]
-"""The runs of an upgrade on disk. `key` identifies both recipes."""
+"""An upgrade's runs, stored on disk. `key` identifies both recipes."""
 
 
 def run_releases(
@@ -127,7 +127,7 @@ def run_release(
 def run_reasons(
     upgrade: DeploymentUpgrade, before: ReleaseRun, after: ReleaseRun
 ) -> tuple[UpgradeReason, ...]:
-    """Return the reasons of the upgrade after both releases ran.
+    """Return the reasons against the upgrade, from the plans and both runs.
 
     Values unknown to the plan come from the servers' reports.
     """
@@ -152,13 +152,13 @@ def run_reasons(
 
 
 _Rows = tuple[EffectiveArgument, EffectiveArgument]
-"""An argument at both releases."""
+"""One argument in the plans of the current and the target release."""
 
 
 def _reported(
     found: PlanComparison, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[_Rows]:
-    """Yield the arguments that both servers report."""
+    """Yield the arguments that both servers report, without volatile arguments."""
     old = {row.name: row for row in found.before.rows if row.version_name in before}
     for row in found.after.rows:
         if row.name in old and row.version_name in after and row.name not in _VOLATILE:
