@@ -16,7 +16,7 @@ _MOST_RANKS = 1 << 16
 
 
 class Ranks(Struct, frozen=True):
-    """Numbers of parts into which the weights, by kind, and the KV cache are divided."""
+    """Number of parts into which each kind of weight, and the KV cache, is divided."""
 
     tensor: int = 1
     """Number of parts of MLPs and experts, one per tensor-parallel rank."""
@@ -153,7 +153,7 @@ def gpus_needed(plan: Plan) -> int:
 
 
 def beyond_the_gpus(plan: Plan) -> str | None:
-    """Return why some ranks have no GPU, with numbers; None if all have one or this is unknown.
+    """Return why there are too few GPUs, with numbers; None if there are enough or it is unknown.
 
     Only checks machines whose GPU count is explicit (`h200:8`) or was probed.
     """

@@ -256,7 +256,7 @@ class Plan(Struct, frozen=True, dict=True):
         hardware's device.
 
         The engine removes the index from 0.5.11 on (`resolve_device`); earlier releases do not
-        serve on an indexed device. Raises UnknownValueError.
+        support an indexed device. Raises UnknownValueError.
         """
         requested = self.value("device")
         if requested is not None:

@@ -1,7 +1,7 @@
 """Arguments that released engines refuse, extracted from their validation (`tools/refusals.py`).
 
-The rows are in `data/refusals.json`, with one JSON element per line, so that a plan parses only the
-lines it needs:
+The rows are in `data/refusals.json`, with one JSON element per line, so that only the lines a plan
+needs are parsed:
 
 - `versions`: the releases, in ascending order.
 - `sizes`: the numbers of nodes and rows.
@@ -161,9 +161,9 @@ def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
 
 
 def _architectures(plan: Plan, draft: str = "") -> Any:
-    """Return the architectures of the target, or of the draft if `draft` is set; else UNKNOWN.
+    """Return the architectures of the target (of the draft if `draft` is set), or UNKNOWN.
 
-    Empty for an unknown draft without Gemma in its path, because the engine tests only for Gemma.
+    An unknown draft without "gemma" in its path has none: the engine tests only for Gemma.
     """
     if draft:
         if plan.facts.draft is not None:
@@ -251,7 +251,7 @@ _Nodes = Mapping[int, Any] | Sequence[Any]
 
 
 class ConditionEvaluator:
-    """Evaluates each node at most once for one plan."""
+    """An evaluator for one plan, which evaluates each node at most once."""
 
     def __init__(self, nodes: _Nodes, plan: Plan) -> None:
         self._nodes = nodes
@@ -326,8 +326,8 @@ class ConditionEvaluator:
         return None if value is UNKNOWN else bool(value)
 
     def _junction(self, found: Sequence[Any], *, final: bool) -> bool | None:
-        """Return the truth of an `and` or `or`; None if unknown. An operand that is `final` decides
-        it."""
+        """Return the truth of an `and` or `or`; None if unknown. `final` is the truth value of an
+        operand that decides it."""
         unknown = False
         for part in found[1:]:
             truth = self._truth(part)
@@ -443,7 +443,7 @@ def _data() -> _Data:
 
 
 def refusals(plan: Plan) -> Iterator[EngineRefusal]:
-    """Yield each refusal of the plan's release that the set arguments and variables cause, once."""
+    """Yield the release's refusals that the user's arguments and variables cause, once each."""
     request = plan.request
     written = {name for name in request.values if name != "model_path"} | set(request.env)
     release = _data().release(request.version) if written else None

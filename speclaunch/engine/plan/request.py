@@ -192,7 +192,7 @@ class ServerContext(Struct, frozen=True):
 
     group: Group
     role: str
-    """Role in the file. Similar names are normalized to `prefill` or `decode`."""
+    """The role that the file states, with variants such as `decoder` normalized to `decode`."""
     place: Place
     part: str | None = None
     nodes: Setting | None = None
@@ -233,7 +233,7 @@ class RequestedValue(Struct, frozen=True):
 
 
 class ArgvToken(Struct, frozen=True):
-    """A command-line token. `known` is False if the engine receives a text other than `text`."""
+    """A command-line token. `known` is False if the engine receives something other than `text`."""
 
     text: str
     place: Place

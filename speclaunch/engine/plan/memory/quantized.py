@@ -24,7 +24,8 @@ _WRAPPERS = lazy(
 _MOST_PATTERNS = 200
 _MOST_REPEATS = 3
 _REPEATED_GROUP = lazy(r"\)[*+{]")
-"""Repeated groups, which a pattern must not contain because matching could take forever."""
+"""Matches a repeated group. Patterns with such groups are rejected, because they could match
+forever."""
 
 
 class ExcludedModules(Struct, frozen=True):
@@ -58,7 +59,7 @@ class ExcludedModules(Struct, frozen=True):
         return _WRAPPERS.sub("model.", name).removeprefix("language_model.")
 
     def and_these(self, names: Iterable[str]) -> ExcludedModules:
-        """Return these exclusions, extended by more names."""
+        """Return a copy that also excludes `names`."""
         return ExcludedModules(self.names | frozenset(names), self.patterns)
 
     def __contains__(self, name: object) -> bool:
@@ -119,8 +120,8 @@ class Scheme(Struct, frozen=True):
     """Storage format of a weight's elements.
 
     - `bits`: bits per element. `group`: elements of a row that share a scale of `scale` bytes.
-    - `zeros`: each group also has a zero point of `bits`. `order`: each input has an index of 4
-      bytes (GPTQ).
+    - `zeros`: each group also has a zero point of `bits` bits. `order`: each input has a 4-byte
+      index (GPTQ).
     - `block`: rows and columns of a block that has a scale of 4 bytes.
     - `row`: additional bytes per row. `once`: additional bytes per weight.
     """
@@ -135,7 +136,7 @@ class Scheme(Struct, frozen=True):
     once: int = 0
 
     def bytes(self, rows: int, columns: int) -> float:
-        """Return the bytes of one matrix."""
+        """Return the size of a matrix in bytes."""
         found = rows * columns * self.bits / 8 + rows * self.row + self.once
         if self.group:
             groups = rows * -(-columns // self.group)

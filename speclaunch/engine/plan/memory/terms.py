@@ -1,4 +1,4 @@
-"""Gathers the sizes of a plan, and the reasons why some are unknown."""
+"""Gathers the memory sizes of a plan, and the reasons why some are unknown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NODES = 10_000_000
 
 
 class GatheredSizes(Struct):
-    """A plan's known sizes, and the reasons why others are unknown."""
+    """A plan's known memory sizes, and the reasons why others are unknown."""
 
     device: tuple[Device, ...] | None = None
     target_weights: MemorySize | None = None
@@ -50,7 +50,7 @@ class GatheredSizes(Struct):
     context: int | None = None
     fraction: float | None = None
     terms: Terms | None = None
-    """The sizes that determine a start; None if any of them is unknown."""
+    """The sizes that a memory budget needs; None if any of them is unknown."""
     unknown: list[str] = []
 
     def collect(self, compute: Callable[[], _T]) -> _T | None:
@@ -127,7 +127,7 @@ def gather(plan: Plan) -> GatheredSizes:
 
 
 def weights_least(size: MemorySize) -> SizeEstimate:
-    """Return the size of weights as an estimate with a lower bound."""
+    """Return `size` (of weights) as an estimate with a lower bound."""
     return SizeEstimate(size, size.bytes if size.exact else int(size.bytes * _WEIGHTS_LEAST))
 
 

@@ -58,11 +58,11 @@ def ratio_to_files(
     checkpoint: Checkpoint, counted: Mapping[WeightRole, int], head: int, *, is_draft: bool
 ) -> float | None:
     """Return the ratio of the files' size to the size that the config implies; 1 if the files' size
-    is unknown, None if the two do not match.
+    is unknown, None if the sizes do not match.
 
-    Files may lack or repeat weights that the config does not show: a tied head (`head`: its bytes,
-    0 if already counted), a draft's embedding, MTP layers and their copies. Returns the ratio of
-    the closest combination.
+    The config does not show if files contain a tied head (`head`: its bytes, 0 if already counted),
+    a draft's embedding and head, or MTP layers and their copies. Returns the ratio to the closest
+    combination.
     """
     total = checkpoint.weight_bytes
     if total is None:
@@ -88,7 +88,7 @@ def ratio_to_files(
 
 _PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 _USUAL = 2
-"""Bytes of an element (bfloat16 or float16) if the config does not state the dtype."""
+"""Bytes per element (bfloat16 or float16) if the config does not state the dtype."""
 
 
 class CountedWeights(Struct, frozen=True, dict=True):
@@ -204,8 +204,8 @@ class Loaded(Struct, frozen=True):
 def loaded_in(plan: Plan, stored: Quantised, element: int, ranks: Ranks) -> Loaded:
     """Return the in-memory weight format of a plan's version. Raises UnknownValueError.
 
-    `create_weights` of srt/layers/quantization/mxfp4.py pads both sizes to multiples of 128 on
-    Blackwell (256 up to 0.5.17), elsewhere only the expert size, to 64.
+    `create_weights` of srt/layers/quantization/mxfp4.py pads expert and hidden sizes to multiples
+    of 128 on Blackwell (256 up to 0.5.17). Elsewhere it pads only the expert size, to 64.
     """
     hardware = plan.facts.hardware
     aligned = (64, 1)
@@ -297,7 +297,7 @@ def config_bytes(checkpoint: Checkpoint) -> MemorySize:
 
 
 def _loaded_roles(plan: Plan, draft: Draft) -> frozenset[WeightRole]:
-    """Return the parts of a draft's checkpoint that remain in memory.
+    """Return the roles of a draft's weights that remain in memory.
 
     EAGLE and MTP use the target's embedding and head. EAGLE-3 uses the target's head only if the
     draft has none (`init_lm_head`, 0.5.23 eagle_worker_v2.py:336, 0.4.6 eagle_worker.py:125).
@@ -421,7 +421,7 @@ def _files(checkpoint: Checkpoint) -> str:
 
 
 def _peak(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> str:
-    """Return a note on a draft's own embedding and head, which the target's replace later."""
+    """Return a note on the draft's embedding and head, which the target's replace."""
     if plan.algorithm in BLOCK_FAMILY:
         return "; embedding and head are the target's"
     try:
