@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 Diagnose = Callable[..., "Diagnosis"]
 """Function that returns the diagnosis of an engine's log (`Planner.diagnose`)."""
 Ladder = Callable[[Sequence[Attempt]], Rung | LadderEnd]
-"""Function that returns the next rung, or the ladder's end, after attempts of which the last ran
-out of memory."""
+"""Function that returns the next rung, or the ladder's end, for the attempts so far, the last of
+which ran out of memory."""
 
 
 class RestartPolicy(Struct):
@@ -72,7 +72,7 @@ class Conclusion(Struct, frozen=True):
     explanation: str | None = None
     attempts: tuple[Attempt, ...] = ()
     help: str | None = None
-    """Remedy from the recovery ladder; None if the ladder has none."""
+    """Remedy, such as the recovery ladder's; None if there is none."""
 
 
 class EngineStarts(Struct, kw_only=True):

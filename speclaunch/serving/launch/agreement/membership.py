@@ -154,7 +154,7 @@ class DirectoryStore:
                     (self._path / name).unlink(missing_ok=True)
 
     def _written(self, data: bytes) -> Path:
-        """Write this content to a new file and sync it to disk; return its path."""
+        """Write `data` to a new file, sync the file to disk, and return its path."""
         path = self._path / f"{_TEMPORARY}{self._owner}-{uuid.uuid4().hex[:12]}"
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

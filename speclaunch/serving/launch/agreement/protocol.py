@@ -1,8 +1,8 @@
-"""Next action of a rank, from its view of the others. Pure: uses no file, clock or engine.
+"""Next action of a rank, from its view of the others. Uses no file, clock or engine.
 
 Settings change in epochs. The first rank to create an epoch's decision file makes its decision,
 which never changes. A rank *adopts* a decision when it runs no engine of an older decision. It
-starts an engine only after every other rank has adopted the decision or runs nothing anymore
+starts an engine only after every other rank has adopted the decision or is gone
 (`Peer.gone`). Two engines with different settings therefore never run at the same time.
 `tests/serving/launch/agreement/test_protocol.py` tests the interleavings.
 """
@@ -46,9 +46,9 @@ class Peer(Struct, frozen=True):
     joined: Joined
     state: RankState | None
     gone: bool
-    """True if the peer runs no engine and starts none: it left, or its lease has expired."""
+    """True if the peer runs no engine and will start none: it left, or its lease has expired."""
     former: bool = False
-    """True for an earlier generation (run of the job), whose decisions do not apply."""
+    """True for a peer of an earlier generation (run of the job), or with an invalid record."""
 
 
 class View(Struct, frozen=True):
@@ -66,7 +66,7 @@ class View(Struct, frozen=True):
     overdue: bool = False
     """True if a rank has been missing for longer than the timeout."""
     unreadable: tuple[str, ...] = ()
-    """Files that are not valid records, with their paths; they are ignored."""
+    """Messages about files that are ignored because they are not valid records."""
     damaged: str = ""
     """Reason why decisions, or this rank's failures, cannot be read; empty if they can."""
     stale: bool = False
@@ -89,8 +89,8 @@ class Mine(Struct, frozen=True):
     engine: int = -1
     """Epoch for which this rank's engine was started; -1 without an engine."""
     settled: bool = False
-    """True if the engine ended so long ago that any rank that ran out of memory has reported
-    this."""
+    """True if this rank's engine ended so long ago that any rank that ran out of memory must have
+    reported it."""
     max_attempts: int = 8
     max_returns: int = 8
 
@@ -113,7 +113,7 @@ class Decide(Struct, frozen=True):
 
 
 class AskLadder(Struct, frozen=True):
-    """Request to ask the recovery ladder for this server's next settings after these failures."""
+    """Request for this server's next settings from the recovery ladder, after these failures."""
 
     after: Decision
     failures: tuple[Failure, ...]
@@ -121,7 +121,7 @@ class AskLadder(Struct, frozen=True):
 
 
 class Adopt(Struct, frozen=True):
-    """Request to adopt this decision; if `stop` is True, to stop the running engine first."""
+    """Request to adopt this decision, after stopping the running engine if `stop` is True."""
 
     decision: Decision
     stop: bool
@@ -321,8 +321,8 @@ def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
 
 
 def _start(mine: Mine, view: View, newest: Decision, missing: list[str]) -> Action:
-    """Return the action to start the engine, or to wait while another may run with other
-    settings."""
+    """Return the action: start the engine, or wait for ranks that are missing or have yet to
+    adopt the settings."""
     part = newest.parts[mine.name.part]
     if away := [rank for rank in missing if rank.startswith(f"{mine.name.part}.")]:
         return Wait(f"waiting for {_and(away)}")
@@ -344,7 +344,7 @@ def _current(failure: Failure, newest: Decision) -> bool:
 
 
 def absent(mine: Mine, view: View) -> list[str]:
-    """Return the names of the other ranks that are not running."""
+    """Return the names of the other ranks that have not joined or are gone."""
     here = {name for name, peer in _newest(view.peers).items() if not peer.gone}
     return [rank for rank in _members(mine) if rank not in here | {mine.name.member}]
 

@@ -176,7 +176,7 @@ class AgreementKeeper(LaunchThread):
 
 
 def document(attempt: Attempt) -> dict[str, Any]:
-    """Return an attempt as JSON, without its settings (the decision has them) or its log text."""
+    """Return an attempt as JSON for other ranks; empty if its cause is unknown."""
     found = attempt.diagnosis
     if found is None or found.cause is None:
         return {}
@@ -283,7 +283,7 @@ _FLUSH_SECONDS = 5.0
 
 
 class RankLaunching(EngineStarts, kw_only=True, dict=True):
-    """Engine starts of one rank, agreed with its group; `Launching` is for a single host."""
+    """Engine starts of one rank that agrees with its group. `Launching` is for a single host."""
 
     group: RankGroup
     log: Path
@@ -336,7 +336,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
 
     @property
     def until(self) -> float:
-        """Time at which the engine must end unless it is extended (`supervisor.Lease`)."""
+        """Time at which the engine must end unless the lease is renewed (`supervisor.Lease`)."""
         return self._keeper.deadline
 
     def recalled(self) -> str | None:
@@ -449,7 +449,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return failed(outcome) and not self._keeper.lapsed
 
     def _report_failure(self, attempt: Attempt, outcome: EngineOutcome, since: int) -> None:
-        """Report that the engine of decision `since` has ended, and why."""
+        """Report that the engine started in epoch `since` has ended, and why."""
         cause = attempt.diagnosis.cause if attempt.diagnosis is not None else None
         unfit = outcome.verification is not None and not outcome.verification.ok
         memory = cause is not None and cause.memory and not unfit
@@ -468,13 +468,13 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return self._publish({epoch_file("epoch", decision.epoch): dump(decision)})
 
     def _adopt(self, decision: Decision) -> None:
-        """Report that no engine of an older decision runs here."""
+        """Report that this rank has adopted the decision."""
         self._mine = replace(self._mine, epoch=decision.epoch)
         self._publish({})
 
     def announce_stop(self) -> None:
-        """End all ranks if this worker must stop. Its engine ends after rank 0 finishes the
-        requests."""
+        """End all ranks if this worker must stop. Its engine ends after rank 0 has
+        finished the open requests."""
         if self.interrupts.received and self.group.rank > 0:
             self._end_all()
 
@@ -548,7 +548,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
 
     def _end_all(self) -> None:
         """Decide to end all ranks after a stop request to this rank, because the other ranks
-        cannot continue alone.
+        cannot continue without it.
         """
         view = self._keeper.view
         newest = view.decisions[-1] if view and view.decisions else None
@@ -576,7 +576,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
 
 
 class _Watching:
-    """Wrapper of an observer that also reports to the rank when the engine serves or stops."""
+    """Observer wrapper that also notifies the rank when the engine serves or stops."""
 
     def __init__(self, observer: LaunchObserver, rank: RankLaunching) -> None:
         self._observer, self._rank = observer, rank

@@ -178,7 +178,7 @@ class Joined(Struct, frozen=True):
     key: str
     """Digest of the rank's launch: recipe, engine version, hardware."""
     begin: Mapping[str, Any] = {}
-    """Changes to the recipe with which the rank begins."""
+    """Recipe changes with which the rank begins."""
     fresh: bool = False
     """True to ignore the last known good settings."""
     lease_seconds: float = 0.0
@@ -246,7 +246,7 @@ class Failure(Struct, frozen=True):
 
 
 def dump(value: Any) -> bytes:
-    """Return the bytes of a record."""
+    """Return a record as JSON bytes."""
     return _text(value).encode() + b"\n"
 
 
