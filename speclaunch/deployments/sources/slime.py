@@ -1,9 +1,9 @@
 """slime's server commands: SGLang's `--sglang-…` arguments, and those that slime sets itself.
 
-slime's parser lacks most of the arguments that slime sets for its engines. It silently ignores
-unknown options. slime overwrites the remaining arguments. Sources: slime (THUDM/slime at
-0c1e2ca), slime/backends/sglang_utils/arguments.py (`skipped_args`, `validate_args`) and
-sglang_engine.py (`_compute_server_args`).
+slime's parser lacks most of the arguments that slime sets itself, and silently ignores unknown
+options. slime overwrites those that the parser has. Sources: slime (THUDM/slime at 0c1e2ca),
+slime/backends/sglang_utils/arguments.py (`skipped_args`, `validate_args`) and sglang_engine.py
+(`_compute_server_args`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SlimeReplacement(Struct, frozen=True):
 
 
 GPUS, MODEL = "--rollout-num-gpus-per-engine", "--hf-checkpoint"
-"""slime's options for the GPUs and the model of an engine."""
+"""slime's options for an engine's GPU count and checkpoint."""
 
 OWN = {
     "model_path": SlimeReplacement(f"slime serves {MODEL}", MODEL),
@@ -56,7 +56,7 @@ OWN = {
         "--use-rollout-routing-replay sets it", "--use-rollout-routing-replay"
     ),
 }
-"""Values that slime sets, by the engine's current argument name."""
+"""Rules for the arguments that slime sets, by the engine's current argument name."""
 
 _SHARED = frozenset(
     [
@@ -68,10 +68,10 @@ _SHARED = frozenset(
         *("--tokenizer-mode", "--tokenizer-path", "--weight-version"),
     ]
 )
-"""SGLang flags that the trainer also has or may have, as complete names or prefixes.
+"""SGLang flags that the trainer also accepts or may accept, as complete names or abbreviations.
 
-Megatron-LM creates options from the fields of its configurations (megatron/training/config,
-megatron/core, at d98e8a6); slime at 624b824.
+Sources: slime at 624b824, and Megatron-LM at d98e8a6, which creates options from the fields of its
+configurations (megatron/training/config, megatron/core).
 """
 
 _NAMED = (
@@ -83,11 +83,10 @@ _NAMED = (
     *("--rollout-max-response-len", "--rollout-num-gpus", "--rollout-num-gpus-per-engine"),
     *("--rollout-num-gpus-per-node", "--rollout-seed", "--use-rollout-routing-replay"),
 )
-"""slime's and miles' own options that state how engines are run, with their full names.
+"""Full names of slime's and miles' own options that control the engines. The list is not complete.
 
-slime at 624b824 and miles at 31f1ca9, backends/sglang_utils/arguments.py and utils/arguments.py.
-The thresholds are sglang_router's (RouterArgs), with the names in published scripts. The list is
-not complete.
+Sources: backends/sglang_utils/arguments.py and utils/arguments.py of slime at 624b824 and of miles
+at 31f1ca9. The threshold options are sglang_router's (RouterArgs), as spelled in published scripts.
 """
 _LONG = 20
 """Minimum length of a name that may contain two typos; a shorter name may contain one."""
@@ -109,8 +108,8 @@ def misspelt(flag: str) -> str | None:
 def is_lost(flag: str) -> bool:
     """True if a flag among slime's options can only be meant for the engine, which never gets it.
 
-    A release of SGLang has the flag. slime, Megatron-LM and torchrun (which names nodes and ports
-    like the engine) lack it.
+    Some SGLang release has the flag. slime, Megatron-LM and torchrun (whose options for nodes and
+    ports have the engine's names) lack it.
     """
     if not flag.startswith("--") or "_" in flag or flag in _SHARED or history(flag) is None:
         return False
@@ -127,13 +126,13 @@ _OWN = lazy(
     r"--sglang-(?:router-[a-z-]+|server-concurrency|config)(?:=|\Z)"
     r"|--no-sglang-lora-use-virtual-experts\Z"
 )
-"""Trainer options that begin like SGLang's.
+"""Pattern of the trainer's own options that have the prefix of engine arguments.
 
 slime has `router-ip`, `router-port`, `router-request-timeout-secs`, `server-concurrency` and
 `config` (slime at 624b824, slime/backends/sglang_utils/arguments.py). miles also has
 `router-policy` (miles at 31f1ca9, miles/backends/sglang_utils/arguments.py). No release of SGLang
 has a server argument `--router-…`: every option with that prefix is the router's.
-`--no-sglang-lora-use-virtual-experts` is miles' own negation of an engine argument without one
+`--no-sglang-lora-use-virtual-experts` is miles' own option: the engine's argument has no negation
 (miles at 31f1ca9, miles/utils/arguments.py).
 """
 _ROLLOUT = lazy(
@@ -143,7 +142,7 @@ _ROLLOUT = lazy(
     r"|rollout-max-context-len|rollout-max-response-len|rollout-max-prompt-len"
     r"|sglang-[a-z-]+)(?:=|\Z)"
 )
-"""slime options that configure its engines. All others configure training."""
+"""Pattern of options by which slime configures its engines. All others configure training."""
 _DIFFUSION = lazy(
     r"--diffusion-[a-z]|(?:.*/)?train_diffusion\.py\Z|miles\.rollout\.sglang_diffusion_rollout\b"
 )
@@ -162,17 +161,17 @@ _MAX_JSON = 1 << 16
 
 
 class SlimeReading(Struct):
-    """Command in a list of slime options, and problems."""
+    """Server command read from slime's options, with the problems found."""
 
     invocation: Invocation
     problems: list[Problem] = []
 
 
 def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeReading:
-    """Split options into SGLang's and slime's own.
+    """Return the server command in slime's options, with slime's own options as extras.
 
-    For a `fragment` (an array, lines of a document), every slime option is stored. For a complete
-    command, only those about the engines are, because it has about a hundred.
+    For a `fragment` (an array, or lines of a document), extras contain every slime option. For a
+    complete command, which has about a hundred, they contain only those about the engines.
     """
     server: list[Word] = []
     extras: dict[str, Word] = {}
@@ -267,7 +266,7 @@ def unprefixed(word: Field) -> Problem:
 
 
 def _is_option(word: Field) -> bool:
-    """True for an option, or an unknown token that may be several (`${MODEL_ARGS[@]}`)."""
+    """True for an option, or an unknown token that may expand to several (`${MODEL_ARGS[@]}`)."""
     return word.text.startswith("--") or (
         word.unknown is not None and re.match(r'"?\$\{\w+\[[@*]\]', word.text) is not None
     )

@@ -6,10 +6,10 @@ into words. All of these are a `SourceText`: text whose characters point into on
 A template (Jinja, or a file of a Helm chart) is rendered by another program before it is used. Only
 the rendered text can be checked.
 
-Placeholders stand for a user's value: `<model>`, `[model]`, `{model}`, `{{ model }}`, `__PORT__`.
+Placeholders stand for users' values: `<model>`, `[model]`, `{model}`, `{{ model }}`, `__PORT__`.
 Documents and templates often contain them; `<model>` is not a redirection there. Their values are
-unknown and never passed on. In a script that runs unchanged, the shell does redirect; the parser
-reports the redirection and still reads the placeholder.
+unknown. In a script that runs unchanged, the shell does redirect: the parser reports the
+redirection and still reads the placeholder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from speclaunch.core import ExitCode, InputError, Place, bounded, lazy, reads
 
 MAX_WORK = 150_000
-"""Maximum number of words and expansions in one file (about a second)."""
+"""Maximum number of words and expansions in one file. Reading these takes about a second."""
 
 
 class Document:
@@ -42,7 +42,7 @@ class Document:
         self.text = text.replace("\r\n", "\n")
         self.shown = shown
         self.lenient = lenient
-        """True for a document or a template, which no shell gets unchanged."""
+        """True for a document or a template, which no shell runs unchanged."""
         self._lines: list[int] | None = None
         self._work = 0
         self._parent: Document | None = None
@@ -52,7 +52,7 @@ class Document:
         self._comments: list[tuple[int, int]] = []
 
     def spend(self, steps: int = 1) -> None:
-        """Count work. Raise InputError if a file needs far more than any launch script."""
+        """Add `steps` to the work on the file. Raise InputError above `MAX_WORK`."""
         self._work += steps
         if self._parent is not None:
             self._parent.spend(steps)
@@ -85,13 +85,14 @@ class Document:
         return self.offset(max(place.line - 1 - self.lines_above, 0), place.column - 1)
 
     def stretch(self, at: int) -> tuple[int, int]:  # noqa: ARG002
-        """Return the start and end offsets of the file that contains the character."""
+        """Return the start and end offsets of the file that contains offset `at`."""
         return 0, len(self.text)
 
     def excerpt(self, start: int, text: str) -> Document:
-        """Return the text from `start`, a line's beginning, as a document with the same places.
+        """Return `text` as a document that reports places in this document's file.
 
-        `text` must be as long as the original text. Work on the excerpt counts for this document.
+        `text` replaces equally long text from `start`, a line's beginning. Work on the excerpt also
+        counts for this document.
         """
         found = Document(text, self.shown, lenient=self.lenient)
         found.lines_above = self.place(start).line - 1
@@ -110,7 +111,7 @@ class Document:
         return found
 
     def note_comment(self, start: int, end: int) -> None:
-        """Record the range of text that a shell reads as a comment."""
+        """Record a range that a shell reads as a comment."""
         if self._parent is not None:
             self._parent.note_comment(start + self._chars_above, end + self._chars_above)
         self._comments.append((start, end))
@@ -121,7 +122,7 @@ class Document:
         return self._comments
 
     def source(self, start: int = 0, end: int | None = None) -> SourceText:
-        """Return a part of the file as a source."""
+        """Return the text from `start` to `end`, or to the end of the document."""
         return SourceText(self, self.text[start:end], start)
 
 
@@ -192,8 +193,8 @@ class DefaultOf(NamedTuple):
 class WordPiece(Struct, frozen=True):
     """Range of an expanded word.
 
-    If `exact`, the characters appear in the source from `start` on; otherwise all come from that
-    place. `unknown` is the reason why a piece could not be evaluated; its text is then
+    If `exact`, the characters appear in the source from `start` on; otherwise all have that
+    position. `unknown` is the reason why a piece could not be evaluated; its text is then
     raw. `note` states an assumption. `owner` is the assignment that contains it. `condition`
     states when the piece exists: "only under the condition of line 7".
     """
@@ -296,9 +297,9 @@ _TEMPLATES = frozenset({".j2", ".jinja", ".jinja2", ".tpl", ".tmpl", ".template"
 DOCUMENT_SUFFIXES = frozenset(
     {".md", ".markdown", ".mdx", ".qmd", ".rst", ".adoc", ".txt", ".html", ".htm", ".log"}
 )
-"""Suffixes of prose that may contain code. A plain text file may be an exported issue."""
+"""Suffixes of prose files that may contain code. A `.txt` file may be an exported issue."""
 KUSTOMIZATIONS = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
-"""Files that state how other files are composed."""
+"""Names of kustomization files, which compose other files."""
 NOTEBOOK_SUFFIX = ".ipynb"
 _DOCKERFILE = lazy(r"(?:.*\.)?(?:docker|container)file(?:[.-].*)?", re.IGNORECASE)
 _FROM = lazy(
@@ -308,7 +309,7 @@ _FROM = lazy(
 _MAKEFILE = lazy(r"(?:GNU)?makefile(?:\.[\w.-]+)?|.*\.(?:mk|mak)", re.IGNORECASE)
 PYTHON_SUFFIX = ".py"
 MAX_PROGRAM_BYTES = 1 << 20
-"""Maximum size of a program. Larger programs are generated code, not launchers."""
+"""Maximum size of a Python program. Larger programs are generated code, not launchers."""
 _PROGRAM = re.compile(
     rb"launch_server|dynamo\.sglang|sglang_chute|prepare_server_args|popen_launch|--sglang-"
     rb"|sglang[\"',\s]+serve\b|(?:\b|Ray)(?:Engine|Runtime)\(|\bServerArgs\b"
@@ -345,7 +346,7 @@ class Form(StrEnum):
 
     PROGRAM = "program"
     PLAIN = "plain"
-    """Document, or script with a document's suffix."""
+    """Text file (`.txt`), which may contain a document or a script."""
     DOCUMENT = "document"
     NOTEBOOK = "notebook"
     DOCKERFILE = "dockerfile"
@@ -355,7 +356,7 @@ class Form(StrEnum):
 
 
 def form_of(text: str, shown: str, kind: str) -> Form:  # noqa: PLR0911
-    """Return the format by suffix (`kind`), else by the beginning of the text."""
+    """Return the format by suffix (`kind`) or name (`shown`), else by the text's beginning."""
     if kind == PYTHON_SUFFIX:
         return Form.PROGRAM
     if kind == ".txt":
@@ -407,9 +408,9 @@ class TemplateError(InputError):
 def template_of(text: str, path: Path | None, *, is_yaml: bool) -> str | None:
     """Return why a text is a template, with the remedy; None if it is not a template.
 
-    `path` is its file, if any: a chart has a `Chart.yaml` in a parent directory. A script or
-    document with `{{ x }}` in its words, and YAML with quoted marks, are not templates. The rest
-    of their text can be checked.
+    `path` is the text's file, if any. Files of a chart have a `Chart.yaml` in a parent directory.
+    Scripts and documents with `{{ x }}` in their words, and YAML with quoted marks, are not
+    templates: the rest of their text can be checked.
     """
     if path is not None:
         reason = _by_name(text, path)
@@ -495,7 +496,7 @@ def find_placeholder(
 ) -> Placeholder | None:
     """Return the first placeholder that begins in `text[start : end + 1]`, or None.
 
-    `lenient`: the text is a document or a template. `begins`: a word at `start` is a flag's value.
+    `lenient`: the text is a document or a template. `begins`: a flag's value begins at `start`.
     Elsewhere in a script, `<name>` must directly follow other text.
     """
     for mark in PLACEHOLDER_STARTS.finditer(text, start, end + 1):

@@ -34,7 +34,7 @@ from speclaunch.deployments.sources.wrappers import declared
 from speclaunch.engine import Group, Pod, Router, ServerContext, Setting
 
 _ROLES = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
-"""Names of the roles in keys of `resources` (`agg_workers`)."""
+"""Prefixes of each role's keys in `resources` (`agg_workers`)."""
 _MAX_VARIANTS = 200
 _MAX_DEPTH = 12
 _IMAGE = lazy(r"(?P<repository>[\w.-]+)\+(?P<name>sglang[\w.-]*)\+(?P<tag>[\w.-]+?)(?:\.sqsh)?\Z")

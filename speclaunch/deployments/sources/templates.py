@@ -1,7 +1,7 @@
 """Read templates and Makefiles without rendering or running them.
 
 Every mark (`{{ … }}`, `{% … %}`) is replaced with a text of the same length, so places remain
-correct. A word in a branch or loop of the template is unknown if its command is outside. Every
+correct. A word in a branch or loop of the template is unknown if its command is outside it. Every
 command may get more arguments than the template shows.
 
 Readers of shell or YAML must not parse a template's `{{ value }}` or an f-string's `{value}`. A
@@ -45,14 +45,14 @@ MARK = lazy("\ue000[\ue100-\ue4e7]+\ue001")
 
 
 class Masks:
-    """Placeholders in one text. `why`: the reason that their values are unknown."""
+    """Placeholders in one text. `why`: the reason why their values are unknown."""
 
     def __init__(self, why: str) -> None:
         self._why = why
         self._texts: list[str] = []
 
     def mark(self, text: str, length: int | None = None) -> str:
-        """Return a placeholder for a text; `length` is the required number of characters."""
+        """Return a placeholder for a text, with `length` characters unless that is None."""
         number = len(self._texts)
         self._texts.append(text)
         digits = ""
@@ -115,7 +115,10 @@ _MARK = lazy(r"\{#.{0,2000}?#\}|\{%.{0,2000}?%\}|\{\{.{0,2000}?\}\}", re.DOTALL)
 _MOST_MARKS = 3000
 _MOST = 1 << 20
 _DEEPEST = 60
-"""Maximum depth of nested branches. No handwritten template exceeds these three limits."""
+"""Maximum depth of nested branches.
+
+Handwritten templates exceed neither this nor `_MOST` nor `_MOST_MARKS`.
+"""
 _KEYWORD = lazy(r"\{[{%][-~+]?\s*(?P<word>/\*|[A-Za-z]+)")
 _OPENING = frozenset(
     {"if", "with", "range", "for", "define", "block", "macro", "call", "filter", "raw"}
@@ -130,7 +133,7 @@ Path = tuple[int, ...]
 
 
 def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
-    """Return the commands that a template shows; empty if it is unreadable before rendering."""
+    """Return the commands that a template shows; none if it is unreadable before rendering."""
     marks = sum(text.count(begin) for begin in ("{{", "{%", "{#"))
     if "sglang" not in text or marks > _MOST_MARKS or len(text) > _MOST:
         return Reading()
@@ -164,7 +167,7 @@ class _Masked:
         self._paths: list[Path] = [()]
         self._numbers = count()
         self._continued = False
-        """True if the last mark on a separate line was inside a multi-line command."""
+        """True if the last mark on its own line was inside a multi-line command."""
         text = text.replace("\r\n", "\n")
         self.text = _MARK.sub(lambda mark: self._covered(text, mark), text)
 
@@ -250,7 +253,7 @@ _BY_MAKE = "make replaces variables in it"
 _COMPUTED = "make computes it"
 _MAX_DEPTH = 12
 _LINE = lazy(r"(?:[^\n\\]|\\[\s\S])*\\?")
-"""Line and its continuation lines."""
+"""Pattern of a line with its continuation lines."""
 _ASSIGNMENT = lazy(
     r"(?:[^\s:#=][^:#=\n]*:[ \t]*)?(?:(?:export|override|private)[ \t]+)*"
     r"([A-Za-z_][\w.-]*)[ \t]*(\?|\+|:{0,3}|!)=[ \t]*"
