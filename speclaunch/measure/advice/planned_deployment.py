@@ -1,6 +1,6 @@
-"""Contents of a plan report, computed once: the plan, its command, the engine's values, advice.
+"""Contents of a plan report: the plan, its command, the engine check, and advice.
 
-They include the decode batch sizes that a CUDA graph covers, and the cost of padding.
+A report also shows which decode batch sizes a CUDA graph covers, and the cost of padding.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 
 class PlannedCommand(Struct, frozen=True):
-    """Launch command; secrets are redacted or prompted for."""
+    """Launch command; secrets are redacted or read from variables."""
 
     text: str
     """Text that `launch --dry-run` prints."""
@@ -87,7 +87,7 @@ class PlannedCommand(Struct, frozen=True):
 
 
 def command_of(prepared: Prepared) -> PlannedCommand:
-    """Return the dry-run command as text and as lines."""
+    """Return the launch command that a dry run shows."""
     rendered = prepared.rendered_args
     notes = [f"{prepared.recipe.deployment.name} for SGLang {prepared.version}", *rendered.notes]
     text = shell_command(prepared.program, rendered.arguments, prepared.overlay, notes=notes)
@@ -134,7 +134,7 @@ class Fitting(Struct, frozen=True):
 
 
 def fitting(prepared: Prepared, plan: Plan) -> Fitting:
-    """Return settings that fit, changing only arguments that recovery may change."""
+    """Suggest settings that fit in memory; only arguments that recovery may change differ."""
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
         return Fitting(Suggestion(Fit.FAILS, beyond, OBJECTIVE, MemoryBudget(Fit.FAILS, beyond)))
@@ -172,7 +172,7 @@ class Advice(Struct, frozen=True):
 def advice(
     prepared: Prepared, plan: Plan, requests: int | None = None, context: int | None = None
 ) -> Advice:
-    """Return the best settings for a load. None selects the recipe's `requests` or `context`.
+    """Return the best settings for a load. `load_of` has the defaults for None.
 
     Raises InputError if the model does not support the load.
     """
@@ -250,7 +250,7 @@ class EngineCheck(Struct, frozen=True):
 def examined_with(
     examined: CheckedRequest, asker: EngineQuerier, rules: Iterable[Rule], python: str | None = None
 ) -> tuple[CheckedRequest, EngineCheck | None]:
-    """Return the checked plan, and the engine's response or None if it was not queried.
+    """Return the checked plan, and the engine's response (None without a query).
 
     Rules that lacked a value run again with the engine's value. Raises NoJudgeError.
     """
@@ -293,7 +293,7 @@ class BatchCoverage(StrEnum):
 
 
 class BatchSpan(Struct, frozen=True):
-    """Consecutive batch sizes decoded in the same way. `size`: graph size of a one-size span."""
+    """Consecutive batch sizes with one mode. `size`: graph size of a single batch, else None."""
 
     first: int
     last: int
@@ -359,18 +359,18 @@ class Coverage(Struct, frozen=True):
 
 
 class NoCoverage(Struct, frozen=True):
-    """Reason why no coverage is shown. `unknown`: a fact is missing."""
+    """Reason why no coverage is shown. `unknown`: True if a fact is missing."""
 
     why: str
     unknown: bool = False
 
 
 _LARGEST = 100_000
-"""Maximum batch size considered; a larger number is assumed to be a typo."""
+"""Largest batch size for which coverage is computed; a larger limit is probably a typo."""
 
 
 def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
-    """Return the decode-graph coverage up to the maximum running requests, or NoCoverage.
+    """Return the graph coverage of decode batch sizes, or the reason why none is shown.
 
     `running`: requests that fit in memory, used if the plan sets no limit.
     """
@@ -398,7 +398,7 @@ def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
 
 
 class LoadRequest(Struct, frozen=True):
-    """Load set by the user; None for the recipe's value."""
+    """Load set by the user. None: the default of `load_of`."""
 
     requests: int | None = None
     context: int | None = None
@@ -426,7 +426,7 @@ class PlannedDeployment(Struct, frozen=True):
     fitting: Fitting | None = None
     """Settings that fit; None unless requested."""
     margins: Margins | None = None
-    """Certain, likely and possible memory fractions; None if unknown."""
+    """Memory fractions that are certain, likely or possible to work; None if unknown."""
     advice: Advice | None = None
     """Best settings for a load; None unless requested."""
     engine_check: EngineCheck | None = None
@@ -515,7 +515,7 @@ def planned_request(
     asker: EngineQuerier | None = None,
     python: str = "",
 ) -> PlannedDeployment:
-    """Return the plan of a request from the file `path`. Raises NoJudgeError like `planned`."""
+    """Return the plan of a request in file `path`. Raises NoJudgeError as `planned` does."""
     rules = tuple(rules)
     examined, engine_check = check_request(request, lookup, rules), None
     if asker is not None:
@@ -544,7 +544,7 @@ def planned_request(
 
 
 def _margins(plan: Plan) -> Margins | None:
-    """Return the margins, or None if they cannot be computed.
+    """Return the memory margins; None if they cannot be computed.
 
     The memory budget reports the errors.
     """
@@ -556,7 +556,7 @@ def _margins(plan: Plan) -> Margins | None:
 
 
 def _named(hardware: Hardware, plan: Plan) -> str:
-    """Return the hardware as a `--hardware` value, with the GPUs needed if it sets no count."""
+    """Return the hardware as a `--hardware` value. An unset GPU count is the plan's."""
     if hardware.vendor is Vendor.CPU:
         return "cpu"
     count = hardware.known_count

@@ -1,1 +1,1 @@
-"""Benchmarks: launch engines, load them with SGLang's own generator, compare round by round."""
+"""Benchmarks: launch engines, put them under load, and compare them round by round."""

@@ -74,9 +74,9 @@ def certificate(
 ) -> CertificateDocument:
     """Return the certificate of a measurement; it has no cells if there are objections.
 
-    `simulated`: by side, the variable that simulates its acceptance. A simulated candidate is never
-    claimed to pay; a simulated baseline supports no claim. `starts`: engine starts per side; the
-    rounds alternate among them. Secrets in engine messages are masked.
+    `simulated`: variable that simulates acceptance, by side. A simulated candidate is never claimed
+    to pay; a simulated baseline supports no claim. `starts`: engine starts per side; the rounds
+    alternate among them. Secrets in engine messages are masked.
     """
     made_up = simulated or {}
     cells: list[CellRecord] = []
@@ -244,8 +244,8 @@ def _side(rounds: Sequence[Round], goodput: float | None) -> NumbersRecord:
 def _numbers(rounds: Sequence[Round]) -> dict[str, Any]:
     """Return the `MeasuredRecord` fields except goodput, from one or more rounds of a cell.
 
-    Throughput is the median over the rounds. Times are medians over all requests. Acceptance counts
-    all verify steps.
+    Throughput is the median over the rounds. Times are medians over all requests. Acceptance is
+    over all verify steps.
     """
     requests = [request for each in rounds for request in each.requests]
     per_token = [request.per_token for request in requests if request.per_token is not None]
@@ -283,8 +283,8 @@ def quantiles(values: Sequence[float]) -> tuple[float, ...]:
 def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
     """Return the points at which speculation stops paying, by workload.
 
-    Only measured cells are used: by concurrency at each context length and, with several lengths,
-    by context length at each concurrency.
+    Each is a measured cell. The search runs along concurrency and, with several context lengths,
+    also along context length.
     """
     found: list[StopRecord] = []
     for _, contexts, concurrencies in _workloads(cells):
@@ -298,8 +298,8 @@ def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
 def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], list[Line]]]:
     """Yield each workload with two lists of lines.
 
-    The first list has one line per context length, by concurrency. The second has one line per
-    concurrency, by prompt tokens, if there are several lengths.
+    The first has one line per context length, ordered by concurrency. The second has one line per
+    concurrency, ordered by prompt tokens; it is empty for a single length.
     """
     for workload in dict.fromkeys(cell.workload for cell in cells):
         own = [cell for cell in cells if cell.workload == workload]
@@ -319,7 +319,7 @@ def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], l
 
 
 def _stops(line: Line, along: Literal["concurrency", "context"]) -> Iterator[StopRecord]:
-    """Yield the point from which no cell is shown to pay, then the point from which none pays."""
+    """Yield the points from which a line is not shown to pay, and is shown not to pay."""
     first, shown = _tail(line, _NOT_PAYING), _tail(line, ("does not pay",))
     for start in dict.fromkeys((first, shown)):
         if start < len(line):
@@ -393,7 +393,7 @@ ENGINE, RESIDENT = "engine", "resident"
 def cost_of(side: str, info: Mapping[str, Any], pid: int | None) -> SideMemory:
     """Return the memory that `/server_info` reports for a side.
 
-    `pid`: local engine process, if any. On a CPU, its resident memory is used instead.
+    `pid`: ID of the local engine process, if any. On a CPU, its resident memory is used.
     """
     resident = _resident(pid) if info.get("device") == "cpu" and pid is not None else None
     size = resident if resident is not None else _engine_bytes(info)
@@ -415,7 +415,7 @@ def _usage(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _tokens(info: Mapping[str, Any]) -> int | None:
-    """Return the KV cache tokens of one rank, as the engine logs them; None if unknown.
+    """Return the KV cache capacity of one rank in tokens, as logged; None if unknown.
 
     Source: 0.5.23 managers/scheduler.py `get_init_info`.
     """
@@ -427,9 +427,9 @@ def _tokens(info: Mapping[str, Any]) -> int | None:
 
 
 def _engine_bytes(info: Mapping[str, Any]) -> int | None:
-    """Return the total bytes over the ranks, which report GiB; None if none reports memory.
+    """Return the memory of all ranks in bytes; None if no rank reports any.
 
-    Older releases report one number for graphs, or no number.
+    Ranks report GiB. Older releases report one number for all graphs, or none.
     """
     total = 0.0
     for usage in _usage(info):
@@ -441,7 +441,7 @@ def _engine_bytes(info: Mapping[str, Any]) -> int | None:
 
 
 def _resident(pid: int) -> int | None:
-    """Return the bytes of a process and its descendants (PSS, else RSS); None if unreadable."""
+    """Return the PSS (else RSS) bytes of a process and its descendants; None if unreadable."""
     total = 0
     with contextlib.suppress(psutil.Error):
         parent = psutil.Process(pid)
@@ -453,7 +453,7 @@ def _resident(pid: int) -> int | None:
 
 
 def write(folder: Path, costs: Iterable[SideMemory]) -> None:
-    """Write the costs next to the rounds. Raises InputError."""
+    """Write the memory costs next to the rounds. Raises InputError."""
     by_side = {usage.side: usage for usage in (*read(folder), *costs)}
     unfinished_work.write(folder / FILE, {"memory": json_value(tuple(by_side.values()))})
 

@@ -1,9 +1,9 @@
-"""Comparison of two sides: start engines, measure interleaved rounds, estimate the duration.
+"""Comparison of two sides: start engines, measure interleaved rounds, and estimate the duration.
 
 If both engines fit at the same time, the sides take turns round by round, and the idle engine is
 paused. The side that goes first alternates. Otherwise blocks of rounds take turns (A B B A …), one
 engine at a time. With several starts, this repeats for each start with new engines. The duration is
-estimated before a comparison starts and while it runs; it is None without data.
+estimated before and during a comparison; without data, the estimate is None.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from speclaunch.measure.bench.workload import Prompts
 
 _START_SECONDS = 3600.0
 _SECONDS_EACH = 120.0
-"""Time limit for one request of a round."""
+"""Time limit per request of a round, in seconds."""
 _END_SECONDS = 10.0
 WARM_UP = 2
-"""Rounds discarded after each start."""
+"""Number of rounds per cell that are discarded after each start."""
 
 
 class Serving(Protocol):
@@ -69,7 +69,7 @@ Tell = Callable[[str], None]
 class Schedule(Struct, frozen=True):
     """Rounds to measure: each workload at each concurrency, for one or two sides.
 
-    `blocks`: blocks of rounds per side, one engine at a time; 0: both engines run at once.
+    `blocks`: blocks of rounds per side if only one engine runs at a time; 0: both run.
     `starts`: engine starts per side; the rounds are divided among them.
     """
 
@@ -91,7 +91,7 @@ class Schedule(Struct, frozen=True):
 
     @property
     def starts_in_all(self) -> int:
-        """Number of engine starts; each block begins with the previous block's last side."""
+        """Number of engine starts. A block begins with the last engine of the previous block."""
         launched = sum(side.url is None for side in self.sides)
         return self.starts * (self.blocks * (launched - 1) + 1 if self.blocks else launched)
 
@@ -158,7 +158,7 @@ def measure(
     done: Sequence[Round] = (),
     served: Served = lambda *_: None,
 ) -> Iterator[Round]:
-    """Yield each round that is not `done` as it is measured. Stops all engines on exit.
+    """Measure and yield each round that is not in `done`. Stops all engines on exit.
 
     Raises LaunchError if an engine does not start, or ends during its rounds.
     """
@@ -237,7 +237,7 @@ def _round(schedule: Schedule, step: Step, engine: Serving, generator: Measuring
 def starts_due(schedule: Schedule, measured: Sequence[Step], due: Sequence[Step]) -> int:
     """Return the number of engine starts left for the `due` rounds.
 
-    Engines of rounds `measured` in this session still run.
+    `measured`: rounds of this session, whose engines may still run.
     """
     up = [_engine(step) for step in measured]
     if not schedule.blocks:
@@ -262,8 +262,9 @@ def seconds_left(
 ) -> float | None:
     """Return the estimated seconds for all due rounds; None if unknown.
 
-    Each round is estimated from finished rounds of the same kind, or else from the token rate of
-    other kinds. `between`: seconds between rounds so far; `starting`: seconds of each start so far.
+    Each round is estimated from finished rounds of its cell, or else from the token rate of all
+    finished rounds. `starts`: starts left. `between`, `starting`: seconds between rounds, and of
+    starts, so far.
     """
     if not due:
         return 0.0
@@ -289,7 +290,7 @@ def seconds_left(
 
 
 def _other(step: Step, done: Sequence[Round]) -> str:
-    """Return the name of the other side."""
+    """Return the name of the other side; empty if it has no finished round."""
     return next((r.side for r in done if r.side != step.side.name), "")
 
 
@@ -309,7 +310,7 @@ class TimeEstimate(Struct, frozen=True):
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of starts and rounds; None if either is unknown."""
+        """Total seconds of starts and rounds; None if either is unknown."""
         if self.starts is None or self.rounds is None:
             return None
         return self.starts + self.rounds
@@ -321,10 +322,10 @@ def estimate(
     commands: Mapping[str, Sequence[str]],
     earlier: Sequence[Mapping[str, Any]],
 ) -> TimeEstimate:
-    """Return the estimate of a comparison that has not started.
+    """Estimate the duration of a comparison that has not started.
 
-    Start times come from the plans, round times from `earlier` comparisons (documents, oldest
-    first) with the same commands and concurrency.
+    Plans predict the start times. `earlier` comparisons (documents, oldest first) with the same
+    commands and concurrency predict the round times.
     """
     work: dict[tuple[str, At], int] = {}
     for name, prompts, concurrency in _rounds(schedule):
@@ -343,7 +344,7 @@ def estimate(
 
 
 def _rounds(schedule: Schedule) -> Iterator[tuple[str, Prompts, int]]:
-    """Yield every round, including warm-up."""
+    """Yield side, workload and concurrency of every round, including warm-up."""
     for step in steps(schedule):
         yield step.side.name, step.prompts, step.concurrency
     for name in _started(schedule) * WARM_UP:
