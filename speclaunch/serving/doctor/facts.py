@@ -91,7 +91,7 @@ class DiskVolume(Struct, frozen=True):
 
 
 class MachineMemory(Struct, frozen=True):
-    """Main memory (in bytes) and processors that this process may use."""
+    """Main memory (in bytes) and processors, with this process's limits."""
 
     total: int
     available: int

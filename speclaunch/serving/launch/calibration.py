@@ -164,8 +164,8 @@ start, the second, and later ones. The second restart should be the last.
 _LEAST_GROWN = 0.06
 """Lower limit of the estimates that `_GROWTH` multiplies, as a share of the memory."""
 _BLINDLY, _AGAIN = 0.6, 0.5
-"""Factors that shrink a pool too large for the machine: after the first, and after later failures.
-"""
+"""Factors that shrink a pool too large for the machine: after the first failure, and after later
+ones."""
 _HUNGRY = 0.75
 """Position in the possible range (0: lower end) to try after the pool was too small."""
 _HOPELESS = 0.006
@@ -188,7 +188,7 @@ ENOUGH_MORE = 1.5
 
 
 class Excess(Struct, frozen=True):
-    """Excess of a failed start over the estimates, as a fraction of the memory."""
+    """Memory that a failed start used beyond the estimates, as a share of the total."""
 
     least: float
     estimated: float
@@ -353,7 +353,7 @@ def calibrate(predictor: Predictor, observations: Sequence[Observation]) -> Cali
 
 
 def _most_shift(predictor: Predictor, observations: Sequence[Observation]) -> float:
-    """Return the upper limit of the shift. If the engine got beyond the pool, its fraction was not
+    """Return the upper limit of the shift. If the engine allocated the pool, its fraction was not
     too low.
     """
     most = 1.0
@@ -403,8 +403,8 @@ def _by_tokens(predictor: Predictor, seen: Observation, tokens: int) -> float | 
 
 
 def _excess(predictor: Predictor, seen: Observation) -> Excess | None:
-    """Return the minimum error of the estimates; None if they may be right. Includes memory for
-    stages that the engine did not reach.
+    """Return the minimum excess over the estimates, including stages that the engine did not reach;
+    None if the estimates may be right.
     """
     bounds = predictor.bounds(seen.changes)
     if seen.direction is not Direction.LOWER or seen.fraction is None or bounds is None:

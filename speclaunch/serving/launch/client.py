@@ -113,7 +113,7 @@ class EngineClient:
 
     @classmethod
     def of_server(cls, url: str, key: str | None) -> EngineClient:
-        """Return a client for any server. It verifies the server's certificate."""
+        """Return a client for a server on any machine, which verifies its certificate."""
         client = cls.__new__(cls)
         client._reader = HttpReader(url, _headers(key))
         client._prefix = urlsplit(url).path
@@ -190,7 +190,7 @@ class EngineClient:
 
 
 def _generation(data: dict[str, Any], seconds: float) -> Generation:
-    """Return the counters in an answer of `/generate`. Raises EngineError."""
+    """Return the generation in an answer from `/generate`. Raises EngineError."""
     meta, text = data.get("meta_info"), data.get("text")
     tokens = size(meta.get("completion_tokens"), least=0) if isinstance(meta, dict) else None
     if not isinstance(meta, dict) or tokens is None:
@@ -233,14 +233,14 @@ def _no_check() -> ssl.SSLContext:
 
 
 _NEEDS_DRAFT = ("STANDALONE", "EAGLE3")
-"""Algorithms with a separate draft model. Without a draft the engine loads the target again and
-serves, accepting every token or none (0.5.23 model_config.py: `model_path or
+"""Algorithms with a separate draft model. Without one, the engine serves with the target as its
+own draft, accepting every token or none (0.5.23 model_config.py: `model_path or
 server_args.model_path`).
 """
 
 _NOTHING_ACCEPTED = 1.0
 _SHOWN = 2000
-"""Maximum characters shown of a value that the engine changed."""
+"""Maximum number of characters shown of a value that the engine changed."""
 _TOKEN_IDS = list(range(10, 26))
 
 

@@ -497,7 +497,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return self._keeper.publish(RankState(0, mine.epoch, self._stage, mine.engine), new)
 
     def _wait_for(self, cycle: int) -> None:
-        """Wait until the data is on the disk, or the rank is lost or interrupted."""
+        """Wait until this cycle's data is on the disk, or the rank is lost or interrupted."""
         while not self._keeper.has_done(cycle) and self._lost is None:
             if self.interrupts.wait(_POLL_SECONDS):
                 return

@@ -94,9 +94,9 @@ def group_of(
 def job_of(environment: Mapping[str, str], *, alone: bool) -> str | None:
     """Return the platform's name for this run, the same on all ranks; None if it has none.
 
-    A job that Slurm requeues is a new run. A LeaderWorkerSet group keeps its name in all its runs;
-    the directory shows which runs have ended. The group's name covers a single server, so it is
-    used only if `alone`.
+    A job that Slurm requeues is a new run. A LeaderWorkerSet group keeps its name in all its runs.
+    The shared directory shows which runs have ended. The name covers a single server, so it is used
+    only if `alone`.
     """
     slurm = environment.get("SLURM_JOB_ID")
     if slurm:

@@ -378,7 +378,7 @@ def _first_match(where: Where, failure: LogFailure) -> _Match | None:
 
 
 def _is_fatal(where: Where, failure: LogFailure, level: FailureLevel) -> bool:
-    """True if the surrounding output shows that no process survives the error."""
+    """True if the surrounding output shows that nothing catches the error."""
     match where:
         case Where.EXCEPTION:
             return failure.ends_process
@@ -409,7 +409,7 @@ def diagnose(
 ) -> Diagnosis:
     """Return the progress of an engine and the cause of its end.
 
-    `lines` may be of any length and origin, and are read once, in order. `version` is the engine's,
+    `lines` is a log of any length and origin, read once and in order. `version` is the engine's,
     if known; otherwise it is derived from the log's wording. `exit_code` is the engine's, negative
     for a signal. Passing `exit_code` also states that no other engine wrote to the log.
     """
@@ -432,8 +432,8 @@ def diagnose(
 
 
 def proof(diagnosis: Diagnosis) -> str | None:
-    """Return the log line that proves the cause, without prefixes of collectors or the engine; None
-    if no line does.
+    """Return the log line that proves the cause, without prefixes of log collectors or the engine;
+    None if no line does.
     """
     if diagnosis.line is None:
         return None

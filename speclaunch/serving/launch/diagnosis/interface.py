@@ -27,7 +27,7 @@ class Milestone(Struct, frozen=True):
 
     phase: Phase
     text: str
-    """Plain text: `target weights loaded: LlamaForCausalLM`."""
+    """Plain text, for example `target weights loaded: LlamaForCausalLM`."""
     line_number: int
     numbers: Mapping[str, float] = {}
 
@@ -37,12 +37,12 @@ class Cause(Struct, frozen=True):
 
     `directions` maps each server argument (by the newest engine's name) to the direction in which
     to change it. If `memory` is False, no memory setting can help, and the ladder takes no rung.
-    `remedy` has one step per line; `{mem_fraction_static}` in it is replaced with that argument's
-    flag. To show it, use `remedy.remedy_steps`, which renders it for an engine version.
+    `remedy` has one step per line. Show it with `remedy_steps`, which replaces
+    `{mem_fraction_static}` with that argument's flag in the engine's version.
     """
 
     name: str
-    """Stable, hyphenated name: `kv-pool-too-small`."""
+    """Stable, hyphenated name, for example `kv-pool-too-small`."""
     title: str
     meaning: str
     remedy: str
@@ -103,8 +103,8 @@ class Diagnosis(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     """Warnings about memory or speed that did not stop the engine."""
     unclear: bool = False
-    """True if the log shows a failure, but its lines contradict each other about the cause: `cause`
-    is None and `candidates` has the causes. Lines of several processes in one log cause this.
+    """True if the log shows a failure, but its lines contradict each other about the cause, usually
+    because several processes wrote them. `cause` is then None, and `candidates` has the causes.
     """
     candidates: tuple[CauseCandidate, ...] = ()
     """Other causes that the log may show, most likely first."""
@@ -129,7 +129,7 @@ class Where(Enum):
     MESSAGE = auto()
     """Line that the engine logged."""
     OUTPUT = auto()
-    """Line without the engine's header: argparse, the C++ runtime, the shell."""
+    """Line without the engine's header, from argparse, the C++ runtime or the shell."""
 
 
 class FailureLevel(IntEnum):
@@ -191,8 +191,8 @@ class LogFailure(Struct, frozen=True):
 
     @property
     def ends_process(self) -> bool:
-        """True if nothing catches the exception: the last message of a scheduler, a failed warm-up,
-        or a traceback from the start of a process.
+        """True if nothing catches the exception: it ended a scheduler or the warm-up, or its
+        traceback begins in the main process.
         """
         last = "hit an exception" in self.head or self.head.startswith("Initialization failed")
         return last or self.of_main_process

@@ -215,7 +215,7 @@ _LIFE_OF_OTHERS = 20
 print some lines while the parent still collects the failed rank.
 """
 _LIFE_AFTER_DEATH = 50
-"""Number of signs of life after a fatal error from which on the error is in doubt."""
+"""Number of signs of life after a fatal error that puts the error in doubt."""
 _MAX_SURVIVED = 20
 _ORDER = tuple(Phase)
 _CLOSES = {LogMark.LOAD_END: LogMark.LOAD_BEGIN, LogMark.CAPTURE_END: LogMark.CAPTURE_BEGIN}
@@ -258,7 +258,7 @@ class RankProgress(Struct):
     last: LogMark | None = None
     pooled_before_load: bool = False
     """True if the last load of weights began after a pool was allocated. Releases up to 0.5.13 use
-    this order; their draft uses memory that the fraction leaves free.
+    this order; their draft uses memory that `mem_fraction_static` leaves free.
     """
     phase: Phase = Phase.IMPORTS
     time: str = ""
@@ -267,7 +267,7 @@ class RankProgress(Struct):
     """Load or capture that has begun and not ended; None if there is none."""
 
     def contradicts(self, mark: LogMark) -> bool:
-        """True if one process cannot reach this milestone after this rank's milestones."""
+        """True if a process with this rank's milestones cannot reach `mark` next."""
         if mark is LogMark.BATCH:
             return self.opened is not None or self.last in (LogMark.BASELINE, LogMark.LOAD_END)
         if self.seen & _LATE:  # a serving rank loads and repeats nothing
@@ -303,7 +303,7 @@ class LaunchLog(Struct):
     suspects: list[Suspect] = []
     """Errors that the engine may not have survived."""
     survived: dict[str, Suspect] = {}
-    """Last error that a sign of life followed, for each cause or exception class."""
+    """Last error that the engine survived, for each cause or exception class."""
     settings: dict[str, float] = {}
     arguments: str = ""
     """Log line with the engine's server arguments."""
@@ -349,8 +349,8 @@ class LaunchLog(Struct):
         return found
 
     def best_course(self, rank: str) -> RankProgress:
-        """Return the progress to use for an error of `rank`: that rank's, or if it has none, that
-        of the rank that is furthest ahead.
+        """Return the progress of `rank`; if it has none, that of the rank that is furthest
+        ahead.
         """
         own = self.courses.get(rank)
         if own is not None and own.last is not None:
@@ -398,7 +398,7 @@ class LaunchLog(Struct):
         course.take(mark)
 
     def see_time(self, rank: str, time: str) -> None:
-        """Record a line's time. A time that goes back contradicts a single process."""
+        """Record a line's time. If it goes back, several processes wrote the log."""
         course = self.course(rank)
         if time:
             self.contradicted = self.contradicted or time < course.time

@@ -44,8 +44,9 @@ CAPTURE = (
     r"Capture (?:cuda graph|CUDA graph|CPU graph|prefill CUDA graph|single-CG draft extend"
     r"|frozen-KV MTP cuda graph)[\w ()-]{0,40} failed"
 )
-"""Beginnings of the engine's message about a failed capture. "CUDA" in 0.4.6, "cuda" later
-(cuda_graph_runner.py, runner/decode_cuda_graph_runner.py); prefill from 0.5.14.
+"""Pattern for the beginning of the engine's message about a failed capture. 0.4.6 writes "CUDA",
+later releases "cuda" (cuda_graph_runner.py, runner/decode_cuda_graph_runner.py). The prefill
+message exists from 0.5.14.
 """
 _CAPTURE_PREFIX = re.compile(
     r"Capture (?:cuda graph|CUDA graph|CPU graph|prefill CUDA graph|single-CG draft extend"
@@ -69,7 +70,7 @@ _FORWARD_FUNCTIONS = {
 
 
 class StartStage(Enum):
-    """Activity of the engine at the failure."""
+    """Stage at which a start failed."""
 
     DEVICE = auto()
     WEIGHTS = auto()
