@@ -145,7 +145,7 @@ class EngineWatcher:
         self.polls += 1
 
     def _read(self, found: WatchedEngine) -> None:
-        """Read the values of a server. Raises EngineError."""
+        """Read a server's values into `found`. Raises EngineError."""
         try:
             metrics, found.source = read_metrics(self._client, _SECONDS), "metrics"
         except NoMetricsError:
@@ -166,7 +166,7 @@ class EngineWatcher:
         self._add(found, metrics)
 
     def _add(self, found: WatchedEngine, metrics: EngineMetrics) -> None:
-        """Add values to the history, and the history's results to the record."""
+        """Add metrics to the history, and copy its results to `found`."""
         history, info, restarts = self._history, self._info, self._history.restarts
         for rank, change in history.add(self._clock(), metrics):
             self._note_event(f"rank {rank}: {change}" if rank else str(change))
@@ -244,7 +244,7 @@ class EngineWatcher:
         self._run = self._run and reread_run(self._run)
 
     def _baselines(self) -> list[WatchBaseline]:
-        """Return the known baselines; the first is the usual acceptance length."""
+        """Return the known baselines: multi-prompt first, then single-prompt, then published."""
         learned, run = self._history.learned, self._run
         known = {} if run is None else journal_lengths(run)
         known |= {"learned": learned} if learned else {}
@@ -295,7 +295,7 @@ def lock_lengths(run: Run) -> dict[str, float]:
 
 
 def bench_lengths(recipe: str) -> dict[str, float]:
-    """Return the acceptance length of a recipe's newest finished measurement, by its name."""
+    """Return the acceptance length of a recipe's newest finished bench, if any, by source."""
     for path in reversed(stored_files()):
         if path.parent.name.split("-", 2)[-1] == recipe:
             length = stored_length(mapping((read_json(path) or {}).get("result")))

@@ -63,7 +63,7 @@ class _Rank(Struct):
     lengths: deque[tuple[float, float, float]] = field(
         default_factory=lambda: deque(maxlen=_MOST_READINGS)
     )
-    """Time, acceptance length and verification steps of each gauge change."""
+    """Time, acceptance length and verification steps at each change of the gauge."""
     pending: float = 0.0
     """Verification steps since the last change of the gauge."""
     decoded_at: float = 0.0
@@ -186,7 +186,7 @@ class EngineHistory:
 
     @property
     def stuck_seconds(self) -> float:
-        """Seconds up to now with running requests but no progress."""
+        """Seconds for which running requests have made no progress."""
         if not self._engine:
             return 0.0
         now, last = self._engine[-1]
@@ -354,10 +354,10 @@ class WatchDocument(Struct, kw_only=True):
 
 
 _FAR_BELOW = 0.6
-"""Ratio to a baseline's accepted drafts below which acceptance is a problem."""
+"""Ratio of accepted drafts to a baseline's, below which acceptance is a problem."""
 _NOTHING_ACCEPTED = 1.02
 _APART = 0.7
-"""Ratio to the best rank's accepted drafts below which a rank is an outlier."""
+"""Ratio of accepted drafts to the best rank's, below which a rank is an outlier."""
 _LEAST_DECODE_STEPS = 40
 _LEAST_TOKENS = 100
 _FULL = 0.98

@@ -1,13 +1,13 @@
-"""Model of a setting: what can be tuned, its speed fitted to trials, and the objective.
+"""Tunable settings, their speed model fitted to trials, and the tuning objective.
 
 A verify step of the engine yields L tokens and takes T seconds; the throughput is L / T.
 
 - T is the sum of the target's own time, the draft's steps, and the verified tokens:
   `a + b * steps + c * tokens`, with nonnegative coefficients, fitted to the measurements.
-- L is 1 plus the sum of the probabilities that the draft at each position is accepted, which the
-  engine counts (0.5.23: `spec_correct_drafts_histogram`). The probability of a correct draft after
-  correct drafts falls slowly, and is assumed to keep falling at the last rate. In a tree with b
-  candidates at a position, the probability that none is correct is the chain's to the power of
+- L is 1 plus the sum over all positions of the probability that the draft is accepted. The engine
+  counts these drafts (0.5.23: `spec_correct_drafts_histogram`). The probability of a correct draft
+  after correct drafts falls slowly, and is assumed to keep falling at the last rate. In a tree with
+  b candidates at a position, the probability that none is correct is the chain's to the power of
   b ** gamma. Further candidates are worth less than the best; gamma is fitted to the measured
   trees.
 
@@ -170,7 +170,7 @@ def own_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
 def published_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
     """Return the published setting to beat; None for NGRAM or an unknown model.
 
-    It is the draft's fastest chain, else 5 steps, topk 1 and 6 tokens (`engine.start_setting`).
+    The draft's fastest published chain, else 5 steps, topk 1, 6 tokens (`engine.start_setting`).
     """
     if algorithm == NGRAM:
         return None
@@ -217,7 +217,7 @@ class Trial(Struct, frozen=True):
     accept_length: float
     """Tokens per verify step."""
     accepted: tuple[float, ...] = ()
-    """Share of verify steps that accepted at least 1, 2, … drafts; empty if not reported."""
+    """Shares of verify steps that accepted at least 1, 2, … drafts; empty if not reported."""
     concurrency: int = 1
     throughput: float = 0.0
     """Output tokens per second of all requests together."""
@@ -237,7 +237,7 @@ class SpeedModel(Struct, frozen=True):
     by_step: float
     by_token: float
     hits: tuple[float, ...]
-    """Probability of a correct candidate at each position, given that all earlier are correct."""
+    """Probabilities of a correct draft by position, given that all earlier drafts are correct."""
     gamma: float
     tried: tuple[Trial, ...]
 
@@ -445,7 +445,7 @@ def worth(trial: Trial, within: Sequence[Bound], slower: float = 1.0) -> float:
 
 
 def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
-    """Return a request whose token times after the first are scaled by `slower`."""
+    """Return a request whose time after the first token is scaled by `slower`."""
     latency = pace.first_token + slower * (pace.latency - pace.first_token)
     return MeasuredRequest(
         ok=True,
@@ -463,7 +463,7 @@ def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
 
 
 class TrialModels(Struct, frozen=True):
-    """The objective, and the fitted model of each load."""
+    """The objective, and the fitted model for each load."""
 
     objective: TuningObjective
     models: Mapping[int, SpeedModel]
@@ -484,7 +484,7 @@ class TrialModels(Struct, frozen=True):
 
 
 def trial_models(aim: TuningObjective, trials: Sequence[Trial]) -> TrialModels:
-    """Return the model of each load, fitted to its trials (at least one)."""
+    """Return a model for each load, fitted to its trials (at least one)."""
     models = {
         load: fitted([trial for trial in trials if trial.concurrency == load])
         for load in aim.concurrencies

@@ -1,4 +1,4 @@
-"""Trials of settings: which setting to measure next, and the best compared with the recipe's own.
+"""Trials of settings: the next one to measure, and the comparison with the recipe's own setting.
 
 Each trial is an engine start and a few rounds. Results are stored as they are measured. With one
 start per setting, the fastest of many settings may be fastest by luck. The best few are therefore
@@ -63,7 +63,7 @@ ERROR_RATE = 0.05
 
 
 class Protocol(Struct, frozen=True):
-    """Measurement parameters of a setting."""
+    """Parameters for measuring a setting."""
 
     prompts: Prompts
     concurrencies: tuple[int, ...]
@@ -91,7 +91,7 @@ def measure_setting(
     generator: Measuring,
     protocol: Protocol,
 ) -> TrialStart:
-    """Start an engine, run a setting's trials, and stop the engine. Raises LaunchError."""
+    """Return a setting's trials, measured in a new engine start. Raises LaunchError."""
     began = time.monotonic()
     engine = start(order)
     try:
@@ -139,7 +139,7 @@ def measure_started(
 def trial_of(setting: DraftSetting, rounds: Sequence[Round]) -> Trial:
     """Return the trial of a setting from rounds of one load.
 
-    Times come from the median round, so a disturbed round does not count. Acceptance covers all
+    Speeds are medians of the rounds, so one disturbed round does not count. Acceptance covers all
     requests.
     """
     requests = [request for each in rounds for request in each.requests]
@@ -177,7 +177,7 @@ class Compared(Struct, frozen=True):
 
     setting: DraftSetting
     ratio: Interval
-    """Objective relative to the recipe's own setting; over several loads, a geometric mean."""
+    """Ratio of the objective to that of the recipe's own setting; geometric mean over loads."""
     by_load: tuple[LoadRatio, ...]
 
     @property
@@ -210,7 +210,7 @@ def verdict(
 ) -> TuningVerdict:
     """Return how `settings` compare with the recipe's own in the rounds.
 
-    A round's side is its setting as text. `starts`: engine starts per side.
+    `Round.side` is a setting as text. `starts`: engine starts per side.
     """
     sides = [ExpectedSide(OWN, speculates=True)]
     sides += [
@@ -253,7 +253,7 @@ def _series(aim: TuningObjective, rounds: Sequence[Round], side: str) -> dict[in
 
 
 def _together(values: Mapping[int, Sequence[float]], pairs: int) -> list[float]:
-    """Return the geometric mean over the loads for each of `pairs` rounds."""
+    """Return the geometric mean over the loads for each of the first `pairs` rounds."""
     return [
         math.exp(fmean(math.log(ratios[number]) for ratios in values.values()))
         for number in range(pairs)
@@ -282,17 +282,17 @@ class StoredStarts(Struct, frozen=True):
 
     @property
     def tried(self) -> int:
-        """Starts that tried a setting, successful or not."""
+        """Number of starts that tried a setting, successfully or not."""
         return len(self.starts) + len(self.failed)
 
     @property
     def count(self) -> int:
-        """All engine starts, including comparisons."""
+        """Number of engine starts, including comparisons."""
         return self.tried + self.compared
 
     @property
     def seconds(self) -> float:
-        """Seconds of all trials."""
+        """Total seconds of the trial starts."""
         return sum(start.seconds for start in self.starts)
 
     def write(self) -> None:
@@ -329,7 +329,7 @@ def stored_starts(key: str, *, fresh: bool) -> StoredStarts:
 
 
 def _by_name(verified: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the comparison with field names instead of an earlier version's lists."""
+    """Return a stored comparison, with an earlier version's lists as named fields."""
     if verified is None:
         return None
 
@@ -349,7 +349,7 @@ def _by_name(verified: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 _WORTH = 1.02
-"""Minimum predicted gain over the best setting so far that justifies a trial."""
+"""Minimum predicted ratio to the best setting so far that justifies a trial."""
 _LEAST_TRIED = 2
 _SECONDS_A_START = 600
 """Estimated seconds of an engine start, if unknown."""
@@ -364,9 +364,9 @@ def first_settings(
 ) -> tuple[DraftSetting, ...]:
     """Return the settings to try first.
 
-    They are the recipe's own and the published setting, which the best must beat, and the settings
-    that the model needs: a short chain, a long chain and a tree. NGRAM spreads a longer
-    draft over more branches, so it also gets a chain in between.
+    They are the recipe's own setting, the published setting, and the settings that the model needs:
+    a short chain, a long chain and a tree. NGRAM spreads a longer draft over more branches, so a
+    chain of medium length is added.
     """
     ordered = sorted(space, key=lambda setting: setting.tokens)
     chains = [setting for setting in ordered if setting.topk == 1]
@@ -440,7 +440,7 @@ class TuningBudget(Struct, frozen=True):
 
     @property
     def tried(self) -> int:
-        """Starts available to try settings."""
+        """Number of starts available to try settings."""
         return self.starts - self.verified
 
 

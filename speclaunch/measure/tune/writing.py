@@ -1,6 +1,6 @@
-"""Results of tuning as text: a recipe with a new setting, and the engine's steps by batch size.
+"""Results of tuning as text: a recipe with a new setting, and the engine's adaptive step file.
 
-The engine's file (`--speculative-adaptive-config`, 0.5.23 speculative/adaptive_spec_params.py) is
+This file (`--speculative-adaptive-config`, 0.5.23 speculative/adaptive_spec_params.py) is
 an object whose keys are batch sizes. Each value has `candidate_steps`, the step counts between
 which the engine switches by acceptance. A batch uses the largest key that is not above it
 (`_find_closest_bs`); smaller batches use the smallest key. The file applies to EAGLE and EAGLE3
@@ -109,7 +109,7 @@ def adaptive_words(file: Mapping[str, Any], path: Path) -> tuple[str, ...]:
 
 
 def checked(file: Mapping[str, Any], python: str, env: Mapping[str, str]) -> None:
-    """Raise LaunchError unless the engine parses `file` to the same contents."""
+    """Raise LaunchError unless the engine reads the same step counts from `file`."""
     expected = {size: entry["candidate_steps"] for size, entry in file.items()}
     every = sorted({step for steps in expected.values() for step in steps})
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
@@ -161,7 +161,10 @@ def tuned(
     evidence: str,
     config_dirs: Sequence[Path] = (),
 ) -> Tuned:
-    """Return the recipe with a setting. Raises InputError if its text cannot be edited."""
+    """Return the recipe's text before and after the setting is changed.
+
+    Raises InputError if it cannot be edited.
+    """
     before = reads.read_text(path)
     fix = Fix("", setting.arguments)
     try:
