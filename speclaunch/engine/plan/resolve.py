@@ -51,7 +51,7 @@ def _run_steps(working: Working) -> None:
     - Memory is divided before DP attention is reset and before speculation limits the requests.
     - Attention backends are chosen before the speculative parameters (up to 0.5.4, after them).
     - Adaptive speculation is switched off before the parameters are resolved (up to 0.5.13, after
-      that).
+      them).
     """
     resolve_device(working)
     resolve_algorithm(working)

@@ -159,10 +159,11 @@ def least_seconds(settings: Settings) -> int:
 
 _GB = 10**9
 SLOW_BYTES_PER_SECOND = 200_000_000
-"""Worst-case read rate of a shared file system, a cloud's plain disk or a hub download. AWS gp3
-volumes read 125 MB/s unless more is provisioned; EFS and hub downloads reach 200 to 500 MB/s."""
+"""Assumed worst-case read rate of a shared file system, a cloud's plain disk or a hub download. AWS
+gp3 volumes are slower (125 MB/s) unless more is provisioned. EFS and hub downloads reach
+200 to 500 MB/s."""
 _FASTEST, _USUAL = 16e9, 1e9
-"""Maximum and likely rates at which one host reads weights, in bytes per second. Page cache or
+"""Maximum and likely rates at which one host reads weights, in bytes per second. The page cache or
 eight NVMe drives reach the maximum. The likely rate is that of a network disk or one drive (users
 report two minutes for 140 GB)."""
 
@@ -183,7 +184,7 @@ _CAPTURE = Range(3, 30, 0)
 """Seconds to capture the graphs of one model, target or draft (`Capture cuda graph end. Time
 elapsed: …`). The worst case is computed per graph (`_GRAPH`)."""
 _GRAPH = 3
-"""Worst-case seconds to capture one decode graph. The largest models take 1 to 2 on H100."""
+"""Worst-case seconds to capture one decode graph. The largest models take 1 to 2 s on H100."""
 _MANY_SIZES = 52
 """Assumed number of captured batch sizes if the GPU's memory is unknown: that of the largest GPUs
 (0.5.23, `cuda_graph_max_bs_decode` 512)."""

@@ -136,8 +136,8 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
 
 _recent: OrderedDict[int, tuple[Checkpoint, CountedWeights | str]] = OrderedDict()
-"""Cache by checkpoint id: the checkpoint, and its weights or the reason why they cannot be counted.
-Many deployments, and the steps of a fit search, share a model."""
+"""Cache by the `id()` of the checkpoint: the checkpoint, and its weights or the reason why they
+cannot be counted. Many deployments, and the steps of a fit search, share a model."""
 _MOST_RECENT = 32
 
 
@@ -269,7 +269,7 @@ def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
     """Return the bytes of loaded weights on the rank that holds the most. Raises UnknownValueError.
 
     A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) is counted without
-    them. `why` states the size of the draft's copies of both, which are freed later.
+    them. The result's `why` states the size of the draft's copies of both, which are freed later.
     """
     if not draft:
         checkpoint = target_of(plan)

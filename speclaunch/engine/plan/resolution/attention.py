@@ -209,8 +209,8 @@ def _default_of_heads(working: Working) -> str:
 
 
 def _topk(working: Working) -> Any:
-    """Return the topk that determines the backend: resolved if the runner chooses it, else the
-    user's."""
+    """Return the topk that determines the backend: resolved if the runner chooses the backend, else
+    the user's."""
     name = "speculative_eagle_topk"
     return working.value(name) if is_chosen_by_the_runner(working) else working.user_value(name)
 
@@ -227,8 +227,8 @@ def _chain_or_none(working: Working) -> bool:
 
 
 def _trtllm_is_default(working: Working, major: int) -> bool:
-    """True if trtllm_mha is the default: on Blackwell (0.5.6.post1 and later), except with
-    speculation and topk unset (0.5.7 and later)."""
+    """True if trtllm_mha is the default: on Blackwell (0.5.6.post1 and later), except for
+    speculation without an explicit topk (0.5.7 and later)."""
     if working.in_versions("<0.5.6.post1") or not _chain_or_none(working):
         return False
     if working.in_versions("<0.5.7"):
@@ -314,8 +314,8 @@ def resolve_draft_attention(working: Working) -> None:
 
 
 def _draft_by_model(working: Working) -> tuple[str, str] | None:
-    """Return the draft backend that the target's model requires and its source, or None (0.5.17 and
-    later)."""
+    """Return the draft backend for the target's model (0.5.17 and later), with its source; None if
+    the model sets none."""
     if working.in_versions("<0.5.17") or not working.may_be((*NEMOTRON_H, *_MINIMAX_M3, *_KIMI)):
         return None
     architecture, algorithm = working.architecture, str(working.algorithm)
@@ -331,8 +331,8 @@ def _draft_by_model(working: Working) -> tuple[str, str] | None:
 
 
 def _nemotron_h(working: Working, algorithm: str) -> tuple[str, str] | None:
-    """Return the draft backend of Nemotron-H's defaults and its source, or None (0.5.19 and
-    later)."""
+    """Return Nemotron-H's default draft backend (0.5.19 and later), with its source; None if it has
+    none."""
     if not nemotron_h_has_defaults(working):
         return None
     source = "0.5.23 arg_groups/model_overrides/nemotron_h.py:139, 0.5.19 :113"

@@ -33,7 +33,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def resolve_sizes(working: Working) -> None:
-    """Set the decode graph sizes and their maximum, which must have a default."""
+    """Set the decode graph sizes and their maximum. Call it after the default maximum is set."""
     with working.deciding(SIZES, MOST):
         if working.in_versions("<0.5.3"):
             source = (
@@ -139,7 +139,7 @@ def _runner_default(working: Working) -> list[int]:
 def captured_sizes(plan: Plan) -> tuple[int, ...]:
     """Return the captured decode batch sizes. Raises UnknownValueError.
 
-    Omits sizes above the running requests, and sizes that a batch's ranks cannot divide evenly
+    Omits sizes above a rank's share of `max_running_requests`, and sizes that violate `_alignment`
     (0.5.23 model_executor/runner/base_cuda_graph_runner.py:65).
     """
     working = Working.of(plan)
@@ -219,7 +219,7 @@ def _piecewise(working: Working) -> None:
 
 
 _Refusals = Iterator[tuple[bool, str]]
-"""Pairs for each feature that excludes prefill graphs: True if active, and the feature's name."""
+"""A pair for each feature that excludes prefill graphs: True if it is active, and its name."""
 
 
 def _first_refusal(refusals: _Refusals) -> str | None:
@@ -383,7 +383,7 @@ def resolve_prefill_sizes(working: Working) -> None:
 
 
 def settle_prefill_graphs(working: Working) -> None:
-    """Apply changes to prefill graphs that depend on attention backends and chunks.
+    """Adjust prefill graphs to the resolved attention backends and chunks.
 
     DeepSeek V3 with trtllm_mla runs without prefill graphs (0.5.15 and later). If DP attention
     divides the chunk, no graph has more tokens than the divided chunk (0.5.16 and later).
@@ -439,7 +439,7 @@ def _prefill_sizes(working: Working, most: int) -> list[int]:
 
 
 def _aligned(working: Working) -> bool:
-    """True if DeepEP requires multiples of 8, which are listed before their maximum is chosen."""
+    """True if DeepEP requires sizes in multiples of 8. Their maximum is not resolved yet."""
     deepep = working.in_versions(">=0.5.17") and working.value("moe_a2a_backend") == "deepep"
     return deepep and working.value(BACKEND) == "breakable"
 

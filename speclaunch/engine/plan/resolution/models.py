@@ -77,7 +77,7 @@ NEMOTRON_H = (
     "NemotronH_Omni_Reasoning_V3",
 )
 """Nemotron-H architectures that have their own defaults (0.5.19
-arg_groups/model_overrides/nemotron_h.py:20; the last one from 0.5.20)."""
+arg_groups/model_overrides/nemotron_h.py:20; the last from 0.5.20)."""
 
 
 def nemotron_h_has_defaults(working: Working) -> bool:
@@ -98,8 +98,8 @@ def nemotron_h_has_defaults(working: Working) -> bool:
 
 
 def nemotron_h_verifies_on_trtllm(working: Working) -> bool:
-    """True if the engine chooses trtllm_mha, pages of 64 and a state buffer for Nemotron-H: for a
-    chain on SM100.
+    """True for Nemotron-H with a chain on SM100: the engine chooses trtllm_mha, pages of 64 and a
+    state buffer.
 
     See 0.5.23 arg_groups/model_overrides/nemotron_h.py:128, 0.5.19 :102.
     """
@@ -392,7 +392,7 @@ def _strategy(working: Working) -> None:
 
 
 def _has_a_buffer(working: Working) -> bool:
-    """True if the state cache gets a buffer, which settings need and the model supports."""
+    """True if the state cache gets a buffer: the settings need it and the model supports it."""
     if working.value(RADIX):
         return False
     requested = not working.value(OVERLAP) or (working.value("page_size") or 1) > 1

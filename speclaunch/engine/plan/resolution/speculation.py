@@ -319,7 +319,7 @@ def _tokens_of_steps(working: Working) -> None:
 
 
 def _own_slots(working: Working) -> None:
-    """Set an IQuest Q1 draft's parameters, with its own steps (`_handle_iquest_q1_mtp_draft`)."""
+    """Set IQuest Q1's parameters, with the config's steps (`_handle_iquest_q1_mtp_draft`)."""
     steps = working.value(STEPS)
     if steps is None:
         steps = speculation.draft_of(working, as_configured=True).config.get("num_draft_slots")

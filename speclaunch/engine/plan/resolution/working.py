@@ -35,7 +35,7 @@ def counted(number: int, what: str) -> str:
 # a class, because a resolution enters about eighty contexts, and generators would cost more than
 # their bodies
 class _Deciding:
-    """Context manager that marks its arguments as undecided if a fact is missing."""
+    """Context manager that marks fields as undecided if a fact is missing."""
 
     __slots__ = ("_before", "_names", "_working")
 
@@ -125,7 +125,7 @@ class Working:
         return default if value is None else int(value)
 
     def set(self, name: str, value: Any, why: str, source: str) -> None:
-        """Record a value that the engine sets as users would expect.
+        """Record a value that the engine sets and that users expect.
 
         `why` is one plain sentence with the deciding numbers. `source` is the file and line of a
         release that sets the value.
@@ -147,7 +147,7 @@ class Working:
         self.changes.append(Change(kind, name, before, value, why, source, logged))
 
     def deciding(self, *names: str) -> _Deciding:
-        """Return a context that decides `names`; if a fact is missing, they become undecided."""
+        """Return a context manager that marks `names` as undecided if a fact is missing."""
         return _Deciding(self, names)
 
     def backend(self, name: str) -> str | None:
@@ -237,8 +237,8 @@ class Working:
         """MiB per rank on a CPU: host (or control group) memory divided by the number of NUMA
         nodes.
 
-        None up to 0.5.2, which do not query it (utils.py:1406), and in later releases if the user
-        binds cores. 0.5.3 to 0.5.22 use the smallest node's total memory, which is not probed.
+        None up to 0.5.2, which does not query it (utils.py:1406), and later if the user binds
+        cores. Unknown for 0.5.3 to 0.5.22, which use the smallest node's total memory.
         """
         if self.in_versions("<0.5.3") or self.plan.env("SGLANG_CPU_OMP_THREADS_BIND"):
             return None

@@ -4,7 +4,7 @@ Up to 0.5.13 the target is prepared first (weights, pool, graphs). The draft is 
 memory outside the static fraction (0.5.10 managers/scheduler.py:578, speculative/eagle_worker.py).
 
 From 0.5.14 the weights of both models are loaded before any pool. The draft's weights and cache
-come from the static part (0.5.23 managers/scheduler.py:1128, 0.5.14
+are in the static fraction (0.5.23 managers/scheduler.py:1128, 0.5.14
 model_executor/model_runner_kv_cache_mixin.py).
 
 Numbers in MiB are the engine's conservative rules of thumb (0.5.3 and later):
@@ -79,8 +79,8 @@ IN_POOL = f">={FIRST_IN_POOL}"
 
 
 def draft_in_pool(settings: Settings) -> bool:
-    """True if the draft's weights and cache use the static part, and its weights load before the
-    pool is sized.
+    """True if the draft's weights and cache are in the static fraction, and its weights load
+    before the pool is sized.
 
     Otherwise the draft loads afterwards, into the remaining memory.
     """

@@ -1,10 +1,10 @@
 """Data parallelism: attention ranks that share a batch, replicas with separate GPUs, and the
 engine's refusals of both.
 
-Up to 0.5.21 `enable_dp_attention` makes the `dp_size` ranks attention ranks. From 0.5.22 the engine
-rewrites that pair to `attn_dp_size` before anything else reads it, and `dp_size` counts only
-replicas (0.5.23 arg_groups/parallel_hook.py:39, 0.5.2 server_args.py:509). A release that switches
-DP attention off for a single rank does so before it checks for refusals.
+Up to 0.5.21, `dp_size` counts attention ranks if `enable_dp_attention` is set. From 0.5.22 the
+engine first moves that count to `attn_dp_size`, and `dp_size` counts only replicas (0.5.23
+arg_groups/parallel_hook.py:39, 0.5.2 server_args.py:509). A release that switches DP attention off
+for a single rank does so before it checks for refusals.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _SETS_PARAMETERS = "IQuestQ1ForCausalLM"
 
 
 def own_path(settings: Settings, *, as_configured: bool = True) -> str | None:
-    """Return the draft's path if the draft is a different checkpoint than the target; else None.
+    """Return the draft's path; None if it is unset or the same as the target's.
 
     `as_configured`: use the path that the user set, not the engine's default for an unset path.
     Raises UnknownValueError.

@@ -1,6 +1,6 @@
 """The target: the architecture that the engine dispatches on, data type, quantization and LoRA.
 
-For an argument and a checkpoint, a release uses or rejects a quantization method. Sources:
+The quantization method depends on the release, the argument and the checkpoint. Sources:
 `_verify_quantization`, `_parse_quant_hf_config` and `_parse_modelopt_quant_config` (0.5.23
 configs/model_config.py:2000, :1727, :1838; 0.5.8 :757, :584, :680), the methods' own
 `override_quantization_method` (0.5.23 layers/quantization/base_config.py:223, awq/awq.py:333,
@@ -60,8 +60,8 @@ def may_be(settings: Settings, architectures: Iterable[str]) -> bool:
     """True if the target may have one of these rare architectures.
 
     If only the name or path of the checkpoint is known, it must contain the family's name:
-    `MiMoV2ForCausalLM` may be `XiaomiMiMo/MiMo-V2-Flash`. Without this check, almost every fact
-    would be unknown if the config is.
+    `MiMoV2ForCausalLM` may be `XiaomiMiMo/MiMo-V2-Flash`. Without this check, an unknown
+    config would make almost every fact unknown.
     """
     if settings.facts.target is not None:
         return True
@@ -134,8 +134,8 @@ _COMPATIBLE: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("nvfp4_online", ("modelopt_fp8",), ">=0.5.18"),
     ("minimax_m3_nvfp4", ("mxfp8",), ">=0.5.23"),
 )
-"""Requested methods, each with compatible methods of a checkpoint and the releases that accept such
-a pair."""
+"""Requested methods, the checkpoint methods that each is compatible with, and the releases that
+accept the combination."""
 _ONLINE = (("quark_mxfp4", ">=0.5.17"),)
 """Methods that can requantize any checkpoint, with the releases that have them."""
 _MODELOPT = ("modelopt_fp8", "modelopt_fp4")
@@ -145,7 +145,7 @@ _PETIT = "petit_nvfp4"
 """The method that replaces `modelopt` on AMD GPUs (layers/quantization/petit.py)."""
 _ALGORITHM = "the effect of ModelOpt's algorithm is unknown"
 _READS_MODELOPT = ">=0.5.4"
-"""Releases that detect ModelOpt's checkpoints. In earlier releases ModelOpt's methods have
+"""Releases that detect ModelOpt checkpoints. In earlier releases ModelOpt's methods have
 different names, and no checkpoint selects one."""
 
 
