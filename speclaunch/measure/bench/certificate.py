@@ -244,8 +244,8 @@ def _side(rounds: Sequence[Round], goodput: float | None) -> NumbersRecord:
 def _numbers(rounds: Sequence[Round]) -> dict[str, Any]:
     """Return the `MeasuredRecord` fields except goodput, from one or more rounds of a cell.
 
-    Throughput is the median over the rounds. Times are medians over all requests. Acceptance is
-    over all verify steps.
+    Throughput is the median over the rounds. Times are medians over all requests. Acceptance
+    covers all verify steps.
     """
     requests = [request for each in rounds for request in each.requests]
     per_token = [request.per_token for request in requests if request.per_token is not None]
@@ -283,8 +283,8 @@ def quantiles(values: Sequence[float]) -> tuple[float, ...]:
 def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
     """Return the points at which speculation stops paying, by workload.
 
-    Each is a measured cell. The search runs along concurrency and, with several context lengths,
-    also along context length.
+    Each point is a measured cell. The search runs along concurrency, and also along context length
+    if there are several.
     """
     found: list[StopRecord] = []
     for _, contexts, concurrencies in _workloads(cells):
@@ -319,7 +319,7 @@ def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], l
 
 
 def _stops(line: Line, along: Literal["concurrency", "context"]) -> Iterator[StopRecord]:
-    """Yield the points from which a line is not shown to pay, and is shown not to pay."""
+    """Yield the points from which a line is not shown to pay, then does not pay."""
     first, shown = _tail(line, _NOT_PAYING), _tail(line, ("does not pay",))
     for start in dict.fromkeys((first, shown)):
         if start < len(line):

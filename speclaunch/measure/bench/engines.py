@@ -5,8 +5,8 @@ output goes to a log. The kernel ends the launch when this process ends for any 
 (PR_SET_PDEATHSIG), and the launch's guard ends the engine.
 
 A running server is only queried, never started, paused or stopped. Its properties (version,
-speculation) come from its `/server_info`. Its key comes from the environment, so no process list or
-file shows it.
+speculation) come from its `/server_info`. Its key is read from the environment, so no process list
+or file shows it.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _POLL_SECONDS = 0.1
 _END_SECONDS = 90.0
 _TAIL = 30
 _DYING_SECONDS = 10.0
-"""Time limit for an engine to exit with its speclaunch process after closing its connections."""
+"""Maximum seconds from a broken connection to an engine until its speclaunch process exits."""
 
 
 class EngineOrder(Struct, frozen=True):
     """An engine to measure.
 
     `words`: arguments of `speclaunch launch` (recipe, overrides, options). `url`: address of a
-    server that is already running, used unchanged. `key`: API key of the server.
+    server that is already running; None to launch one. `key`: API key of the server.
     """
 
     name: str
@@ -77,7 +77,7 @@ def next_log(folder: Path) -> Path:
 
 
 class MeasuredEngine:
-    """A serving or starting engine."""
+    """An engine launched for a measurement."""
 
     def __init__(self, order: EngineOrder, log: Path) -> None:
         """Start the engine. `log` receives the output of its speclaunch process."""
@@ -105,9 +105,9 @@ class MeasuredEngine:
         return Address("127.0.0.1", self.order.port, tls=False, api_key=self.order.key or None)
 
     def wait(self, seconds: float, say: Callable[[str], None] | None = None) -> float:
-        """Wait until the engine serves and is verified; return the seconds. Raises LaunchError.
+        """Wait until the engine serves and is verified; return the elapsed seconds.
 
-        `say` receives periodic progress messages.
+        `say` receives periodic progress messages. Raises LaunchError.
         """
         if say is not None:
             with beating(say, lambda waited: f"{self.order.name}: starting for {duration(waited)}"):
@@ -141,7 +141,7 @@ class MeasuredEngine:
 
     @property
     def pid(self) -> int | None:
-        """Process ID of the serving engine, or None."""
+        """Process ID of the latest engine start; None if unknown."""
         attempts = self._attempts()
         found = attempts[-1].get("pid") if attempts else None
         return found if isinstance(found, int) else None
@@ -225,7 +225,7 @@ KEY, KEY_AGAINST = "SPECLAUNCH_API_KEY", "SPECLAUNCH_API_KEY_AGAINST"
 """Variables with the API keys of `--url` and, if different, of `--against url=`."""
 _HELP_KEY = f"set the key in the environment: {KEY}=…"
 SIMULATED = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
-"""Variables that simulate acceptance; older releases have no prefix.
+"""Variables that simulate acceptance; older releases read the name without prefix.
 
 Source: 0.5.23 speculative/spec_utils.py:276.
 """
@@ -234,7 +234,7 @@ _HELP_ADDRESS = (
     "report speculation"
 )
 _LIFE = ("version", "model_path", "random_seed", "startup_time", "max_total_num_tokens")
-"""Fields of `/server_info` that change when a server restarts."""
+"""Fields of `/server_info` that together identify a start of a server."""
 
 
 class RunningSide(Struct, frozen=True):
@@ -254,7 +254,7 @@ class RunningSide(Struct, frozen=True):
 
     @property
     def file_name(self) -> str:
-        """Part of a comparison's file name for this server."""
+        """The server's name in a comparison's folder name."""
         return re.sub(r"[^A-Za-z0-9.]+", "-", self.url.partition("://")[2])
 
     @property
@@ -274,7 +274,7 @@ class RunningSide(Struct, frozen=True):
 
 
 def life(info: Mapping[str, Any]) -> str:
-    """Return a string that changes with each start of a server."""
+    """Return a string that identifies the current start of a server."""
     return json.dumps([info.get(name) for name in _LIFE], sort_keys=True)
 
 
@@ -338,10 +338,11 @@ def unasked_side(url: str) -> RunningSide:
 
 
 def server_info(url: str, key: str | None) -> dict[str, Any]:
-    """Return `/server_info`. Raises LaunchError if unreachable, unauthorized, or not SGLang.
+    """Return the `/server_info` of a server.
 
     Certificates are verified and no proxy is used, as in the generator. Redirects are not followed,
-    because another server would receive the key.
+    because another server would receive the key. Raises LaunchError if the server is unreachable,
+    rejects the key, or is not SGLang.
     """
     try:
         with EngineClient.of_server(url, key) as client:

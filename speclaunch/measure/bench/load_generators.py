@@ -95,8 +95,8 @@ class SglangGenerator:
         """Start the worker process.
 
         `tokenizer`: path or name of the model's tokenizer; its chat template, if any, is applied.
-        `trusted`: the user chose the tokenizer, so its code may run. Raises LaunchError if the
-        interpreter has no generator.
+        `trusted`: True if the user chose the tokenizer, so its code may run. Raises LaunchError if
+        the interpreter has no generator.
         """
         self._folder = folder
         self._worker = JsonWorker([python, START], children.safe_path(env), folder)
@@ -111,7 +111,7 @@ class SglangGenerator:
         self._tokenizer = tokenizer
 
     def lengthened(self, prompts: Prompts) -> Prompts:
-        """Return the prompts at their requested token count; cached. Raises LaunchError."""
+        """Return the prompts, lengthened or cut to `context` tokens. Raises LaunchError."""
         if not prompts.context or prompts.texts is None:
             return prompts
         path = self._folder / f"{prompts.file_name}.prompts"
@@ -161,7 +161,7 @@ class SglangGenerator:
 
 
 class EnginePython(Struct, frozen=True):
-    """A Python with SGLang, and its environment variables."""
+    """A Python interpreter with SGLang, and its environment variables."""
 
     python: str
     environment: dict[str, str]
@@ -170,7 +170,7 @@ class EnginePython(Struct, frozen=True):
 def generator_interpreter(engine: str | None) -> EnginePython:
     """Return the interpreter that a launch would use, else the CPU engine's.
 
-    `engine`: required version. Raises LaunchError if there is none.
+    `engine`: required version; None for any. Raises LaunchError if no interpreter has it.
     """
     try:
         runtime = find_runtime(None)
@@ -364,7 +364,7 @@ class Aiperf:
 
 
 def has_template(tokenizer: str | None) -> bool:
-    """True if the tokenizer has a chat template, or is not local. Prompts are then chats.
+    """True if the tokenizer has a chat template, or is not local. Prompts are then sent as chats.
 
     transformers stores the template in the tokenizer config or in a file next to it.
     """

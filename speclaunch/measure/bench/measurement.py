@@ -11,7 +11,7 @@ reports its observation; one objection rejects the entire comparison.
 
 Speed-up and its confidence: ratios of paired rounds, and an interval for their mean. Consecutive
 rounds of the two sides see the same machine state, so their ratio is used. Ratios are averaged as
-logarithms (2 times and 1/2 make 1). The interval is Student's for the mean of the pairs. With the
+logarithms (2 and 1/2 average to 1). The interval is Student's for the mean of the pairs. With the
 usual five to ten pairs, a percentile bootstrap over rounds is too narrow: it covers about 85%
 instead of 95%. Student's interval is accurate while the logarithms are roughly normal.
 `tests/measure/bench/test_statistics.py` verifies both coverages.
@@ -41,8 +41,8 @@ class MeasuredRequest(Struct, frozen=True):
     """One request of the generator. Times are in seconds.
 
     `tokens`: generated tokens that the engine reports; None if it reports none. `prompt` and
-    `cached`: all prompt tokens, and those from the radix cache. `positions`: number of verify steps
-    by accepted drafts (index 0: none accepted).
+    `cached`: all prompt tokens, and those from the radix cache. `positions`: verify steps by number
+    of accepted drafts (index 0: none accepted).
     """
 
     ok: bool
@@ -69,7 +69,7 @@ class MeasuredRequest(Struct, frozen=True):
 
     @property
     def per_token(self) -> float | None:
-        """Seconds per token after the first (TPOT); None for a single token."""
+        """Seconds per token after the first (TPOT); None for fewer than two tokens."""
         if self.tokens is None or self.tokens < 2:
             return None
         return (self.latency - self.first_token) / (self.tokens - 1)
@@ -84,7 +84,7 @@ class At(Struct, frozen=True):
 
 
 class Round(Struct, frozen=True):
-    """All requests of one workload at one concurrency against one side."""
+    """Requests of one round: a workload at one concurrency against one side."""
 
     side: str
     workload: str
@@ -133,7 +133,7 @@ def accepted_by_position(requests: Iterable[MeasuredRequest]) -> tuple[float, ..
 
 
 def request_from(reported: Mapping[str, Any]) -> MeasuredRequest:
-    """Return a request as the engine's generator reports it (`worker/generate.py`).
+    """Return a request from a generator's report (format: `worker/generate.py`).
 
     Server counters that are not numbers count as absent.
     """
@@ -175,7 +175,7 @@ def _first(meta: Mapping[str, Any], names: Iterable[str]) -> Any:
 
 
 def rounds_of(rounds: Iterable[Round], side: str, at: At) -> list[Round]:
-    """Return the rounds of one side and cell, by number."""
+    """Return the rounds of one side in one cell, in order of number."""
     found = [r for r in rounds if r.side == side and r.at == at]
     return sorted(found, key=lambda r: r.number)
 
@@ -257,11 +257,11 @@ def _refused(text: str, reason: str) -> InputError:
 
 
 _CACHED = 0.9
-"""Cached share at which a prompt counts as repeated; prompts may share a prefix."""
+"""Share of cached tokens at which a prompt counts as repeated, not just as sharing a prefix."""
 _SOONER = 0.5
-"""Share of the engine's own latency below which an answer came from an intermediate cache."""
+"""Share of the latency that the engine reports; faster answers came from an intermediate cache."""
 _DRIFT = 1.5
-"""Speed ratio between a side's earlier and later rounds, above which it is unsteady."""
+"""Speed ratio of a side's later and earlier rounds above which the side counts as unsteady."""
 _SHOWN = 200
 
 
@@ -290,7 +290,7 @@ class Objection(Struct, frozen=True):
 def objections(
     rounds: Sequence[Round], sides: Sequence[ExpectedSide], requests: int
 ) -> tuple[Objection, ...]:
-    """Return all objections; `requests`: expected number per round."""
+    """Return all objections to a measurement. `requests`: expected number per round."""
     found: list[Objection] = []
     for side in sides:
         own = [r for r in rounds if r.side == side.name]
@@ -386,7 +386,7 @@ def _speculation(each: Round, side: ExpectedSide, where: str) -> Iterator[Object
 
 
 def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
-    """Yield objections if all later rounds are much faster, or all much slower."""
+    """Yield objections if the second half of the rounds is much faster, or much slower."""
     for key in dict.fromkeys((r.workload, r.concurrency) for r in rounds):
         speeds = [r.throughput for r in rounds if (r.workload, r.concurrency) == key]
         half = len(speeds) // 2
@@ -456,7 +456,7 @@ class Interval(Struct, frozen=True):
 def interval(
     ours: Sequence[float], theirs: Sequence[float], confidence: float = 0.95, starts: int = 1
 ) -> Interval:
-    """Return the mean ratio of `ours` to `theirs`, positive numbers with one pair per round.
+    """Return the mean ratio of `ours` to `theirs` with its confidence interval.
 
     `starts`: number of engine starts; rounds alternate among them. Raises ValueError for fewer than
     three pairs, unequal lengths, or values not above 0.

@@ -41,9 +41,9 @@ Cell = CellRecord | SingleCellRecord
 
 
 def with_published(document: Document, side: AnySide) -> Document:
-    """Return the document with the candidate's speculation and the published lengths.
+    """Return the document with the candidate's speculation and published acceptance lengths.
 
-    Simulated acceptance, random tokens and cells with under 200 verify steps are not compared.
+    Cells with simulated acceptance, random tokens or fewer than 200 verify steps are not compared.
     """
     speculation = speculation_of(side)
     if speculation is None:
@@ -114,7 +114,7 @@ def _differences(
 
 
 def speculation_of(side: AnySide) -> SpeculationRecord | None:
-    """Return the speculation of a side as the engine resolves or reports it, or None."""
+    """Return a side's speculation as planned or reported; None if absent or unknown."""
     if not side.expected.speculates:
         return None
     engine: str | None
@@ -155,7 +155,7 @@ def _planned(side: LaunchedSide, name: str) -> Any:
 
 _SCHEMA_VERSION = "1.0"
 _CHAINS = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
-"""Methods whose shorter draft chain is a prefix of a longer chain. Trees lack this property."""
+"""Methods whose shorter draft chains are prefixes of longer chains. Trees lack this property."""
 _TOLERANCE = 0.02
 
 
@@ -163,8 +163,8 @@ def speculation_profile(document: Document) -> dict[str, Any]:
     """Return the candidate's acceptance as NVIDIA Model-Optimizer's `speculation_profile.json`.
 
     The format is schema 1.0 of examples/specdec_bench/specdec_bench/speculation_profile.py,
-    `build_profile` (Model-Optimizer #2247): rates by draft position; lengths include the target's
-    token. Raises InputError if the document has no histogram of a speculative candidate.
+    `build_profile` (Model-Optimizer #2247). Rates are by draft position; lengths include the
+    target's token. Raises InputError if the document has no histogram of a speculative candidate.
     """
     found = document.speculation
     counts: dict[int, int] = {}
@@ -219,7 +219,7 @@ def speculation_profile(document: Document) -> dict[str, Any]:
 
 
 def _checkpoint_id(path: str) -> str:
-    """Return a checkpoint's `organization/name`, because a published profile has no local paths."""
+    """Return a checkpoint's `organization/name`, because a profile must not show local paths."""
     return "/".join(Path(path).parts[-2:])
 
 

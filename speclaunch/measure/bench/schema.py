@@ -4,7 +4,7 @@
 version 1, keys are never removed or redefined; new keys may be added. Times are in seconds. Pages,
 texts and Markdown tables are rendered from a certificate alone.
 
-Difference between two certificates, with a confidence interval. The two were measured at different
+The difference between two certificates has a confidence interval. They were measured at different
 times, so their rounds do not form pairs. Each speed-up is already a ratio to a baseline that ran on
 the same machine in the same minutes. The mean logarithm of one certificate's ratios (of its rounds,
 or of its starts) is compared with the other's. The interval is Welch's (Student's t with
@@ -213,7 +213,7 @@ class CertificateDocument(Struct, frozen=True, kw_only=True):
 
     @property
     def holds_starts(self) -> bool:
-        """True if the intervals include variation between starts, or both servers already ran."""
+        """True if the intervals include variation between starts, or no server was launched."""
         return self.starts > 1 or all(side.url is not None for side in self.sides)
 
     def __post_init__(self) -> None:
@@ -306,7 +306,7 @@ def memory_of(document: Mapping[str, Any]) -> tuple[SideMemory, ...]:
 
 
 def measured_of(document: Mapping[str, Any]) -> CertificateDocument | SingleDocument:
-    """Return a document of `bench` from its stored or written form. Raises ValidationError."""
+    """Return a result of `bench` from its JSON document. Raises ValidationError."""
     memory = document.get("memory")
     if isinstance(memory, list):
         document = {**document, "memory": [_renamed(usage) for usage in memory]}
@@ -316,7 +316,7 @@ def measured_of(document: Mapping[str, Any]) -> CertificateDocument | SingleDocu
 
 
 _EARLIER = {"tokens": "max_total_num_tokens", "measured": "bytes_measured"}
-"""Current names of keys that earlier releases wrote."""
+"""Current name of each key that earlier speclaunch releases wrote under another name."""
 
 
 def _renamed(memory: Any) -> Any:
@@ -330,13 +330,13 @@ ERROR_RATE = 0.05
 
 
 _MOST_EXPONENT = 700.0
-"""Largest logarithm whose exponential is a finite float."""
+"""Limit of a logarithm, which keeps its exponential a finite float."""
 
 
 def ratio_between(
     before: Sequence[float], after: Sequence[float], confidence: float
 ) -> RatioRecord:
-    """Return the ratio of `after` to `before`, both logarithms of independent samples.
+    """Return the ratio of `after` to `before`, from logarithms of independent samples.
 
     Raises ValueError if either has fewer than two samples.
     """
@@ -459,7 +459,7 @@ def _lines(found: CertificateDocument, number: int) -> list[str]:
 
 
 def arguments(command: Sequence[str]) -> list[str]:
-    """Return a command split before each option: `--tp-size 2`."""
+    """Return a command as one string per option, such as `--tp-size 2`."""
     found: list[str] = []
     for word in command:
         if found and not word.startswith("--"):

@@ -49,7 +49,7 @@ NONE: Final = "none"
 URL = "url"
 _PORT = "args.port"
 UNATTENDED = ("launch.watchdog.enabled=false", "launch.restart.policy=never")
-"""Settings of a measured engine.
+"""Overrides for a measured engine.
 
 The watchdog would treat a paused engine as hung. A restart after a crash would measure another
 engine.
@@ -71,7 +71,7 @@ def identity_of(prepared: Prepared) -> list[str]:
 
 
 class LaunchedSide(Struct, frozen=True):
-    """A launched deployment of a comparison."""
+    """A deployment that a comparison launches."""
 
     name: str
     words: tuple[str, ...]
@@ -79,11 +79,11 @@ class LaunchedSide(Struct, frozen=True):
     prepared: Prepared
     plan: Plan
     lookup: Lookup
-    """Lookup with the hardware of this machine."""
+    """Lookup with the recipe's hardware."""
     expected: ExpectedSide
 
     def order(self, port: int) -> EngineOrder:
-        """Return the launch order for a port."""
+        """Return the order to launch an engine on `port`."""
         key = self.prepared.address.api_key
         words = with_overrides(self.words, (f"{_PORT}={port}", *UNATTENDED))
         return EngineOrder(self.name, words, port, key=key or "")
@@ -101,7 +101,7 @@ class LaunchedSide(Struct, frozen=True):
 
     @property
     def file_name(self) -> str:
-        """Part of a comparison's file name for this side."""
+        """The side's name in a comparison's folder name."""
         return self.prepared.recipe.deployment.name
 
     @property
@@ -111,7 +111,7 @@ class LaunchedSide(Struct, frozen=True):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of the load generator: the engine's own, plus its API key.
+        """Environment of the load generator: the engine's environment plus its API key.
 
         SGLang's generator reads the key from OPENAI_API_KEY (benchmark/serving.py
         `get_auth_headers`).
@@ -134,7 +134,7 @@ class SideOptions(Struct, frozen=True):
     engine: str | None
     lookup: Lookup
     dry_run: bool = False
-    """True to start nothing; no engine is needed."""
+    """True: nothing is started, and no engine is needed."""
 
 
 AnySide = LaunchedSide | RunningSide
@@ -214,7 +214,7 @@ T = TypeVar("T", LaunchedSide, RunningSide)
 
 
 def _with_distinct_name(side: T, candidate: AnySide, against: str) -> T:
-    """Return the side under a distinct name without secrets, because files store the name."""
+    """Return the side with a distinct name. It has no secrets, because files store it."""
     if side.name != candidate.name:
         return side
     return _named(side, f"{side.name} ({' '.join(shown_overrides(against.split()))})")

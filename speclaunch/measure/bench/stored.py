@@ -57,7 +57,7 @@ class StoredBench(Struct, frozen=True):
 def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
     """Return a digest of everything that affects the measurement.
 
-    It covers engine commands with their variables, workloads and rounds.
+    It covers engine commands with their variables, and the schedule except its number of rounds.
     """
     content = {
         "commands": [list(command) for command in commands],
@@ -86,7 +86,7 @@ def begin_bench(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -
 
 
 class BenchListing(Struct, frozen=True):
-    """A comparison on disk, as listed."""
+    """A stored comparison in the list of `bench ls`."""
 
     name: str
     path: Path
@@ -136,7 +136,7 @@ def stored_documents() -> list[dict[str, Any]]:
 
 
 def find_certificate(name: str) -> CertificateDocument:
-    """Find a certificate like `find_measured`. Raises InputError also for a single server."""
+    """Return a certificate as `find_measured` does. Raises InputError for a single server."""
     found = find_measured(name)
     if isinstance(found, SingleDocument):
         raise InputError(
@@ -147,7 +147,7 @@ def find_certificate(name: str) -> CertificateDocument:
 
 
 def find_measured(name: str) -> CertificateDocument | SingleDocument:
-    """Return the result for a name, a directory, its bench.json, or a certificate as JSON.
+    """Return the result for a comparison's name, directory or bench.json, or a certificate file.
 
     Raises InputError if it does not exist or is not finished.
     """
@@ -227,7 +227,7 @@ def require_cells(name: str, found: CertificateDocument) -> None:
 
 
 def certificates_of(prepared: Prepared) -> tuple[LockedCertificate, ...]:
-    """Return the newest finished result of each kind for exactly this command."""
+    """Return the newest bench, proof and contract results of exactly this command."""
     proofs, contracts = map(unfinished_work.stored_work, (PROOF, CONTRACT))
     found = (
         _newest("bench", stored_files(), identity_of(prepared), _measured),

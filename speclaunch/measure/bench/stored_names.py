@@ -24,7 +24,7 @@ def stored_files() -> list[Path]:
 
 
 def stored_length(result: Mapping[str, Any]) -> float | None:
-    """Return the mean acceptance length in a result of `bench` or `prove`; None without any."""
+    """Return the mean acceptance length in a result of `bench` or `prove`; None if unknown."""
     cells = result.get("cells", result.get("concurrencies"))
     lengths = [
         length

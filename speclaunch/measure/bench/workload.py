@@ -25,8 +25,8 @@ class Prompts(Struct, frozen=True):
     """A workload.
 
     `texts`: prompts; None for random prompts of `input_tokens` tokens. `output_tokens`: tokens per
-    answer. `context`: tokens per prompt, lengthened or cut; 0: unchanged. `longest`: prompts that
-    need more tokens, including the answer, are skipped; None: no limit.
+    answer. `context`: tokens per prompt, lengthened or cut; 0: unchanged. `longest`: maximum tokens
+    of a prompt and its answer, beyond which the prompt is skipped; None: no limit.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """SGLang's own load generator, run many times in one process of the engine's interpreter.
 
-The first line is `{"trusted": …, "tokenizer": …}`. Each further line is JSON for one run:
+The first input line is `{"trusted": …, "tokenizer": …}`. Each further line is JSON for one run:
 `{"number": 1, "words": ["--base-url", …], "key": …}`. `words` are the arguments of `python -m
 sglang.bench_serving`; `key` is the server's API key, "" for none. The answer is one line with the
 results of each request. A line with `{"lengthen": {"file": …, "tokens": …}}` lengthens a file's
@@ -42,7 +42,7 @@ KEYS = ("OPENAI_API_KEY", "API_KEY")
 """Environment variables with the server's API key (0.5.23 benchmark/serving.py:131)."""
 _TRIES = 8
 _MOST_BYTES, _MOST_SECONDS = 16 << 20, 60.0
-"""Limits of a response's size and duration outside measured requests, such as /server_info."""
+"""Byte and time limits of responses to requests that are not measured, such as /server_info."""
 _FIELDS = (
     "completion_tokens",
     "prompt_tokens",
