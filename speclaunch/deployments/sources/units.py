@@ -35,7 +35,7 @@ _OPTIONS = {"ContainerName": "--name", "EnvironmentFile": "--env-file"}
 _ORDER = (*_OPTIONS, "PodmanArgs", "Image", "Entrypoint", "Exec")
 """Settings of a Quadlet's ``[Container]`` in the order of `podman run`."""
 _ALL = frozenset({"EnvironmentFile", "PodmanArgs"})
-"""Settings whose values accumulate. Of all other settings, the last value applies."""
+"""Settings whose values accumulate. For all other settings, the last value applies."""
 _ESCAPE = lazy(r"\\([\\\"'])|%(%)")
 _OPEN = lazy(r"[\\%]")
 
@@ -43,7 +43,7 @@ _OPEN = lazy(r"[\\%]")
 def read_settings(
     nodes: Sequence[Node], scope: ShellScope
 ) -> tuple[Sequence[Node], Sequence[Dropped]]:
-    """Return a unit's commands and its unread environment files; `nodes` if it is not a unit.
+    """Return a unit's commands and unread environment files; `nodes` and () if it is not a unit.
 
     ``Environment=`` variables are added to `scope`; their position in the unit is irrelevant.
     """
@@ -105,7 +105,7 @@ def _with_container(nodes: Sequence[Node]) -> Sequence[Node]:
 
 
 def _more(node: Simple) -> Iterator[ShellWord]:
-    """Yield the words ``NAME=value`` after the first word of a setting."""
+    """Yield the ``NAME=value`` words after the first word of a setting."""
     for each in node.assignments[1:]:
         if isinstance(each.value, ShellWord):
             name = Literal(f"{each.name}=", each.span.start)

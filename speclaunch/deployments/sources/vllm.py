@@ -1,6 +1,6 @@
-"""Translation of vLLM's server commands to SGLang's: `vllm serve … --speculative-config '{…}'`.
+"""Translate vLLM's server commands (`vllm serve … --speculative-config '{…}'`) to SGLang's.
 
-Only `speclaunch import` reads them. `marked` replaces the program's name with a mark of the same
+Only `speclaunch import` reads vLLM's. `marked` replaces the program's name with a mark of the same
 length, which the readers recognize as a server. `translated` converts the resulting commands.
 Sources: vLLM 0.33.0, config/speculative.py, engine/arg_utils.py and entrypoints/common/cli_args.py
 (options, keys and defaults), tool_parsers/ and reasoning/ (names of parsers); SGLang 0.5.23,
@@ -34,7 +34,7 @@ SHORTCUTS = {
     "--spec-model": "model",
     "--spec-tokens": "num_speculative_tokens",
 }
-"""Options that set one key of `CONFIG` (engine/arg_utils.py:1870)."""
+"""vLLM options that each set one key of `CONFIG` (engine/arg_utils.py:1870)."""
 
 SAME = {
     "--model": "--model-path",
@@ -132,7 +132,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
 }
 """SGLang's value for each value of a vLLM option. Other values have no certain counterpart."""
 RENAMED = {"--mamba-ssm-cache-dtype": "--mamba-ssm-dtype"}
-"""SGLang's name of an option in `VALUES`, if it differs."""
+"""SGLang's name for an option in `VALUES`, if it differs."""
 MASTER_PORT = "29501"
 """Default of `--master-port` (config/parallel.py:320)."""
 ADDRESS = "vLLM listens on port 8000 on all interfaces, SGLang on 127.0.0.1:30000"
@@ -200,7 +200,7 @@ _PARALLEL = frozenset({"--enable-expert-parallel", "-ep", "--master-addr", "--ma
 
 
 class VllmOption(Struct, frozen=True):
-    """Option: its long name (with dashes), its flag in the file (`word`), and its values."""
+    """vLLM option: its long name (with dashes), its flag in the file (`word`), and its values."""
 
     name: str
     word: Word
@@ -290,13 +290,13 @@ _SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30
 
 
 def servers_in_words(argv: Sequence[str]) -> Reading | None:
-    """Return a command's vLLM server, converted to SGLang's; None if the command starts none."""
+    """Return a command's vLLM server, converted to SGLang; None if the command starts none."""
     found = translated(read_words(argv, marked=marked_words(argv)))
     return found if found.invocations else None
 
 
 def servers_in(data: bytes, shown: str, suffix: str | None = None) -> Reading | None:
-    """Return a file's vLLM servers, converted to SGLang's; None if there are none."""
+    """Return a file's vLLM servers, converted to SGLang; None if there are none."""
     text = marked(data.decode("utf-8-sig", "replace"))
     if VLLM not in text:
         return None
@@ -321,7 +321,7 @@ def marked_words(argv: Sequence[str]) -> list[str]:
 
 
 def translated(reading: Reading) -> Reading:
-    """Return the `reading` of a marked text with its commands converted to SGLang's."""
+    """Return the `reading` of a marked text with its vLLM commands converted to SGLang."""
     found = (found for found in reading.invocations if found.kind is InvocationKind.VLLM)
     return replace(
         reading,
@@ -341,7 +341,7 @@ def _shown_problem(problem: Problem) -> Problem:
 
 
 class _Translation:
-    """Translation of one vLLM command to SGLang's."""
+    """Translation of one vLLM command to SGLang."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
@@ -415,7 +415,7 @@ class _Translation:
             self._drop(option, WHY.get(name, NONE))
 
     def _value_of(self, option: VllmOption) -> bool:
-        """Translate an option whose counterpart depends on its value. Return False without one."""
+        """Translate an option whose counterpart depends on its value. Return False if none fits."""
         name, values = option.name, option.values
         if not values:
             return False

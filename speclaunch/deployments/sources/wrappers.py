@@ -29,7 +29,7 @@ MODULES = {
     "dynamo.sglang.decode_worker": InvocationKind.DYNAMO,
     f"{VLLM}.entrypoints.openai.api_server": InvocationKind.VLLM,
 }
-"""Server modules for `python -m`. Dynamo had `worker` and `decode_worker` until 0.4."""
+"""Server modules for `python -m`. Dynamo's `worker` and `decode_worker` existed until 0.4."""
 ROUTER_MODULES = frozenset(
     [
         *("sglang_router", "sglang_router.launch_router", "sglang_router.cli", "smg"),
@@ -368,9 +368,9 @@ _TAG = lazy(
 
 
 def tagged_version(image: str | None) -> str | None:
-    """Return the release in a tag such as `lmsysorg/sglang:v0.5.10.post1-cu129`, or None.
+    """Return the SGLang release in an image's tag (`lmsysorg/sglang:v0.5.10-cu129`), or None.
 
-    A Dynamo image's tag is a release of Dynamo; return the SGLang release that it contains.
+    A Dynamo image's tag states Dynamo's release: return the SGLang release in the image.
     """
     if image is not None and ("dynamo" in image or "sglang-runtime" in image):
         from speclaunch.deployments.sources import dynamo  # noqa: PLC0415  few images are Dynamo's

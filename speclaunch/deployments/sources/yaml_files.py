@@ -71,7 +71,7 @@ def _is_object(root: yaml.Node) -> bool:
 
 
 def _is_task(root: yaml.Node) -> bool:
-    """True if a key runs a command. `model`, `port` and `env` may be SGLang arguments."""
+    """True if a key runs a command. `model`, `port` and `env` are ignored: they may be SGLang's."""
     return bool(nodes.entries(root).keys() & {"commands", "run", "script", "jobs"})
 
 
@@ -163,11 +163,11 @@ _MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
 _ENCODED = lazy(r"\s*(?:\[\s*[\"\[{]|\{\s*\")")
 """Beginning of JSON in a string, such as the record of a run. Its strings are escaped twice."""
 _MARKDOWN = lazy(r"(?m)^[ \t]*(?:```\w*[ \t]*\n|\|[^\n]*\|[ \t]*$)")
-"""Code or a table row in a document that is a string in YAML."""
+"""Pattern of a code block or table row, which marks a YAML string as a Markdown document."""
 _KEY = lazy(r"(?<![$\w])\{([a-z]\w*)\}")
-"""Key of `defaults` in a command of sparkrun."""
+"""Pattern of a reference to a key of `defaults` in a sparkrun command."""
 _SEVERAL = frozenset({"nodes", "num_nodes"})
-"""Keys that set a number of machines. With them, GPU counts are per machine."""
+"""Keys that set the machine count. With them, GPU counts are per machine."""
 
 
 class TaskContext(Struct, frozen=True):
@@ -213,7 +213,7 @@ def read_tasks(
 
 
 def _command(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Collected) -> set[str]:
-    """Read the command that the keys of a mapping form together. Return the keys used."""
+    """Read the command that keys of a mapping form together. Return the keys that it uses."""
     parts = [name for name in _WORDS if name in keys]
     words: list[Field] = []
     for name in parts:
@@ -232,7 +232,7 @@ def _command(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Colle
 
 
 def _template(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Collected) -> set[str]:
-    """Read a `command` of sparkrun, in which `{key}` is a key of `defaults`. Return the keys used.
+    """Read sparkrun's `command`, in which `{key}` refers to `defaults`. Return the keys used.
 
     Source: sparkrun at 10ba68a, RECIPES.md, "Command Templates".
     """
@@ -261,7 +261,7 @@ def _template(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Coll
 
 
 def _are_arguments(words: Sequence[Field], image: str | None) -> bool:
-    """True if the tokens, from a chart's values, are server arguments for SGLang's image."""
+    """True if tokens from a chart's values are server arguments for SGLang's image."""
     flags = [word.text.partition("=")[0] for word in words]
     names_model = not _MODEL.isdisjoint(flags) and flags[0].startswith("--")
     return names_model and _IMAGE.search(image or "") is not None
@@ -370,7 +370,7 @@ def _task_image(keys: Mapping[str, yaml.Node], document: Document) -> str | None
 
 
 def _hardware(resources: yaml.Node | None) -> str | None:
-    """Return GPUs of `resources` (dstack `gpu: H100:8`, SkyPilot `accelerators: …`), or None."""
+    """Return `--hardware` for GPUs in `resources` (`gpu: H100:8`, `accelerators: …`), or None."""
     keys = nodes.entries(resources)
     node = keys.get("accelerators", keys.get("gpu"))
     gpus = nodes.text(node)

@@ -21,7 +21,7 @@ LEAST_STEPS = 200
 LEAST_TOKENS = 1000
 """Tokens in a window below which a server counts as idle."""
 LEARNED = 360
-"""Minutes of traffic required in the last day to compare acceptance with its mean."""
+"""Minutes of traffic in the last day required to compare acceptance with that day's mean."""
 RETRACTED = 0.05
 """Maximum share of retracted requests."""
 WITHOUT_GRAPH = 0.2
@@ -30,7 +30,7 @@ FULL = 0.95
 """Share of the KV cache above which it counts as full."""
 WINDOW = "15m"
 RECORDED = "instance:speclaunch_accept_length:mean15m"
-"""Recording rule for a server's tokens per verification, if it had enough traffic."""
+"""Name of the recording rule for a server's tokens per verification, if it had enough traffic."""
 RUNBOOK = "howto/monitor.md"
 SERVER = "server:30000"
 """Value of the label `instance` in test series."""
@@ -41,7 +41,7 @@ Series = Mapping[str, str]
 
 
 class Alert(Struct, frozen=True, kw_only=True):
-    """Alert with its test series: `firing` must give `value`, and `quiet` must not fire."""
+    """Alert with its test series: `firing` must trigger it with `value`, and `quiet` must not."""
 
     expression: str
     minutes: int = 15
@@ -85,10 +85,10 @@ def selector_of(deployment: Rendering, role: Role) -> str:
 
 
 def acceptance(selector: str, series: Mapping[str, Metric], by: str) -> str:
-    """Return PromQL for tokens per verification by server, for servers with enough traffic.
+    """Return PromQL for tokens per verification, by the labels `by`, if there is enough traffic.
 
-    For 0.5.13 and later, it divides two counters, which survives restarts and weights requests by
-    their tokens. For earlier releases, it averages a gauge.
+    For 0.5.13 and later, the query divides two counters, so it survives restarts and weights
+    requests by their tokens. For earlier releases, it averages a gauge.
     """
     tokens = f"sglang:generation_tokens_total{{{selector}}}[{WINDOW}]"
     if "sglang:spec_verify_calls_total" in series:
@@ -386,7 +386,7 @@ class _RoleBuilder:
 
 
 def _length(length: float) -> float:
-    """Return a length, rounded so that 600 verifications give an integer token count."""
+    """Return a length rounded so that 600 verifications give an integer token count."""
     return round(length * 600) / 600
 
 
@@ -408,11 +408,11 @@ _NAME = lazy(r"[A-Za-z_][\w:]*\Z")
 _LABEL_LISTS = ("by", "without", "on", "ignoring", "group_left", "group_right")
 _OPERATORS = ("and", "or", "unless", "bool", "offset")
 TARGET_LABELS = frozenset({"job", "instance", "role"})
-"""Labels that Prometheus and our scrape settings add to every series."""
+"""Labels that Prometheus and the rendered scrape settings add to every series."""
 
 
 def names_in(expression: str) -> tuple[dict[str, frozenset[str]], set[str]]:
-    """Return an expression's metrics with their matched labels, and labels in `by` or `on`."""
+    """Return an expression's metrics with their matched labels, and its grouping labels."""
     tokens = _TOKEN.findall(expression)
     metrics: dict[str, frozenset[str]] = {}
     grouped: set[str] = set()
@@ -440,7 +440,7 @@ def names_in(expression: str) -> tuple[dict[str, frozenset[str]], set[str]]:
 def unknown_names(
     expression: str, series: Mapping[str, Metric], recorded: frozenset[str]
 ) -> Iterator[str]:
-    """Yield messages about metrics and labels that the release lacks. `recorded`: rule names."""
+    """Yield messages about names that the release lacks, except those of rules (`recorded`)."""
     metrics, grouped = names_in(expression)
     known = set(TARGET_LABELS)
     for name, labels in metrics.items():

@@ -98,7 +98,7 @@ def _sections(prepared: Prepared) -> dict[str, Any]:
 
 
 def settings_of(prepared: Prepared) -> dict[str, Any]:
-    """Return a deployment's hardware, launch and recovery settings without local folders."""
+    """Return the hardware, launch and recovery settings, except the local log directory."""
     deployment = prepared.recipe.deployment
     return {
         "hardware": {"name": deployment.hardware.name},
@@ -173,7 +173,7 @@ def _enumless(value: Any) -> Any:
 
 
 SERVER = "server"
-"""Name of the role of a recipe without roles."""
+"""Role name for a recipe without roles."""
 _GIB = 1 << 30
 _OF_A_PROCESS = 6 * _GIB
 """Host memory of a scheduler in bytes: torch, the CUDA context and pinned buffers."""
