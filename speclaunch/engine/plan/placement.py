@@ -153,7 +153,7 @@ def gpus_needed(plan: Plan) -> int:
 
 
 def beyond_the_gpus(plan: Plan) -> str | None:
-    """Return why there are too few GPUs, with numbers; None if there are enough or it is unknown.
+    """Return why there are too few GPUs, with numbers; None if there are enough or if unknown.
 
     Only checks machines whose GPU count is explicit (`h200:8`) or was probed.
     """

@@ -266,7 +266,7 @@ _CLOSE = 0.001
 
 
 def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
-    """Return the bytes of loaded weights on the rank that holds the most. Raises UnknownValueError.
+    """Return the size of loaded weights on the rank that holds the most. Raises UnknownValueError.
 
     A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) is counted without
     them. The result's `why` states the size of the draft's copies of both, which are freed later.
@@ -287,7 +287,7 @@ def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
 
 
 def config_bytes(checkpoint: Checkpoint) -> MemorySize:
-    """Return the bytes of the complete checkpoint, computed from its config alone.
+    """Return the size of the complete checkpoint, computed from its config alone.
 
     The result is within two percent of the weight index. Raises UnknownValueError.
     """
@@ -403,8 +403,8 @@ def _files_ratio(
 def _evenly(
     checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], why: str
 ) -> MemorySize:
-    """Return the files' bytes divided evenly among ranks. Raises UnknownValueError if the files'
-    size is unknown or includes layers that are not loaded."""
+    """Return the files' size, divided evenly among ranks. Raises UnknownValueError if that size
+    is unknown or includes layers that are not loaded."""
     total = checkpoint.weight_bytes
     name = checkpoint.architecture or ""
     own = is_draft_model(name)

@@ -227,8 +227,8 @@ def _chain_or_none(working: Working) -> bool:
 
 
 def _trtllm_is_default(working: Working, major: int) -> bool:
-    """True if trtllm_mha is the default: on Blackwell (0.5.6.post1 and later), except for
-    speculation without an explicit topk (0.5.7 and later)."""
+    """True if trtllm_mha is the default: on Blackwell (0.5.6.post1 and later), but not
+    for speculation with topk unset (0.5.7 and later)."""
     if working.in_versions("<0.5.6.post1") or not _chain_or_none(working):
         return False
     if working.in_versions("<0.5.7"):
@@ -315,7 +315,7 @@ def resolve_draft_attention(working: Working) -> None:
 
 def _draft_by_model(working: Working) -> tuple[str, str] | None:
     """Return the draft backend for the target's model (0.5.17 and later), with its source; None if
-    the model sets none."""
+    it sets none."""
     if working.in_versions("<0.5.17") or not working.may_be((*NEMOTRON_H, *_MINIMAX_M3, *_KIMI)):
         return None
     architecture, algorithm = working.architecture, str(working.algorithm)

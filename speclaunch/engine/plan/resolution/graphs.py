@@ -33,7 +33,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def resolve_sizes(working: Working) -> None:
-    """Set the decode graph sizes and their maximum. Call it after the default maximum is set."""
+    """Set the decode graph sizes and their maximum. Requires a default maximum."""
     with working.deciding(SIZES, MOST):
         if working.in_versions("<0.5.3"):
             source = (
@@ -108,7 +108,7 @@ def _for_a_cpu(working: Working) -> None:
 
 
 def _by_the_runner(working: Working) -> list[int]:
-    """Return the model runner's sizes up to 0.5.2 (cuda_graph_runner.py:
+    """Return the model runner's sizes (up to 0.5.2, cuda_graph_runner.py:
     get_batch_sizes_to_capture)."""
     explicit, most = working.user_value(SIZES), working.value(MOST)
     sizes: list[int] = list(explicit) if explicit is not None else _runner_default(working)
@@ -439,7 +439,7 @@ def _prefill_sizes(working: Working, most: int) -> list[int]:
 
 
 def _aligned(working: Working) -> bool:
-    """True if DeepEP requires sizes in multiples of 8. Their maximum is not resolved yet."""
+    """True if DeepEP requires multiples of 8. Their maximum is not resolved yet."""
     deepep = working.in_versions(">=0.5.17") and working.value("moe_a2a_backend") == "deepep"
     return deepep and working.value(BACKEND) == "breakable"
 

@@ -125,7 +125,7 @@ class Working:
         return default if value is None else int(value)
 
     def set(self, name: str, value: Any, why: str, source: str) -> None:
-        """Record a value that the engine sets and that users expect.
+        """Record an expected value that the engine sets.
 
         `why` is one plain sentence with the deciding numbers. `source` is the file and line of a
         release that sets the value.

@@ -13,7 +13,7 @@ BOTH = "attention_backend"
 PREFILL = "prefill_attention_backend"
 DECODE = "decode_attention_backend"
 PHASES = (PREFILL, DECODE)
-"""Arguments that set the backend of one phase. If a phase's argument is unset, `BOTH` applies."""
+"""Arguments that each set the backend of one phase. If the argument is unset, `BOTH` applies."""
 BACKENDS = (BOTH, DECODE, PREFILL)
 DRAFT = "speculative_draft_attention_backend"
 
