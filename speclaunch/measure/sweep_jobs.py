@@ -1,4 +1,4 @@
-"""A sweep: its options, its jobs, their rows, its folder, and checks before any job runs.
+"""A sweep's options, jobs, rows and folder, and the checks before any job runs.
 
 ```
 sweep.json    the arguments and jobs, for job processes and for --resume
@@ -110,7 +110,7 @@ class Job(Struct, frozen=True):
     key: str
     """Digest of the composed recipe, engine version and options.
 
-    The job's row has this key, no matter how the user wrote the job.
+    The job's row has this key, regardless of how the user specified the job.
     """
     refused: str | None = None
     """Reason why the job is never started; None if it can start."""
@@ -174,7 +174,7 @@ class Folder(Struct, frozen=True):
         return self.path / "rows" / f"{key}.log"
 
     def row(self, key: str) -> Row | None:
-        """Return the row of a job; None if it is not done."""
+        """Return the row of a job; None if the job is not done."""
         document = read_json(self.path / "rows" / f"{key}.json")
         try:
             return None if document is None else convert(document, Row)

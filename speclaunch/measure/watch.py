@@ -330,7 +330,7 @@ def watching(targets: Sequence[WatchTarget], interval: float) -> Iterator[list[E
 
 
 def wait_for_polls(watchers: Sequence[EngineWatcher], most: int, seconds: float) -> None:
-    """Wait up to `seconds` until answering servers were polled `most` times, and others once."""
+    """Wait up to `seconds` until reachable servers were polled `most` times, and others once."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not all(
         item.polls >= (most if item.record.is_reachable else 1) for item in watchers

@@ -152,7 +152,7 @@ class ObservedServer:
         return None
 
     def _scores(self, prompt: ProofPrompt, answer: ProofAnswer) -> Sequence[Any] | None:
-        """Return the reference's answer scored by this server; None if it cannot score."""
+        """Return this server's scores of the reference's answer; None if it cannot score it."""
         try:
             (ids,) = self._server.prompt_ids([prompt])
             (scores,) = self._server.scores([(ids, answer.ids)])

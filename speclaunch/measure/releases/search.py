@@ -75,7 +75,7 @@ def net_evaluations(rate: float) -> int:
 
 
 def most_starts(releases: int) -> int:
-    """Return the maximum number of starts to search `releases` releases with reliable probes."""
+    """Return the most starts that a search of `releases` releases needs with reliable probes."""
     return math.ceil(math.log2(releases)) + 1
 
 
@@ -94,7 +94,7 @@ class SearchOutcome(StrEnum):
 
 
 class SearchStep(Struct, frozen=True):
-    """Release to probe next, or the outcome, derived from the probes so far.
+    """The release to probe next, or the outcome, derived from the probes so far.
 
     `pair`: the last good and the first bad release, if known.
     """

@@ -1,1 +1,1 @@
-"""Tuning of speculation settings, with a model of cost and acceptance instead of a grid."""
+"""Tuning of speculation settings, with a model of cost and acceptance instead of a grid search."""

@@ -1,9 +1,9 @@
-"""Install the CPU engine (resumable, one process at a time), and choose the source of its torch.
+"""Install the CPU engine, and choose the source of torch.
 
-Each completed step leaves a mark in the virtual environment, so an interrupted run resumes after
-the last completed step. The manifest is written after the last step: if it exists, the engine is
-complete. The child processes inherit the lock: if speclaunch is killed and pip survives, a second
-installation waits for pip.
+Only one process installs at a time. Each completed step leaves a mark in the virtual environment,
+so an interrupted run resumes after the last completed step. The manifest is written after the last
+step: if it exists, the engine is complete. The child processes inherit the lock: if speclaunch is
+killed and pip survives, a second installation waits for pip.
 
 PyPI's torch for Linux includes gigabytes of CUDA libraries that a CPU engine never loads. The CPU
 build has a separate version, ``2.13.0+cpu``. pip's own configuration may offer it (a folder of
@@ -78,7 +78,7 @@ _AVAILABLE = re.compile(r"^\s*Available versions: (.+)$", re.MULTILINE)
 
 
 class Offer(Struct, frozen=True):
-    """Answer of a package index: its torch versions for this interpreter, or why it has none."""
+    """Torch versions that a package index offers for this interpreter, or why it has none."""
 
     versions: frozenset[str]
     why_not: str = ""
@@ -97,11 +97,11 @@ class TorchSource(Struct, frozen=True):
 
 
 Probe = Callable[[Sequence[str]], Offer]
-"""Function that queries the index that pip options name; without options, pip's own indexes."""
+"""Function that queries the index in pip's options; without options, pip's configured indexes."""
 
 
 def probe_options(options: Sequence[str]) -> list[str]:
-    """Return pip's arguments that query an index for torch, with a short timeout."""
+    """Return pip's arguments for querying an index for torch, with a short timeout."""
     query = ["index", "versions", "torch", "--timeout", str(READ_S), "--retries", "1"]
     return [*query, "--no-input", "--disable-pip-version-check", *options]
 
@@ -122,7 +122,7 @@ def offered(lines: Sequence[str], ended: bool) -> Offer:
 
 
 def choose(probe: Probe, torch_index: str | None) -> TorchSource:
-    """Return a source of the CPU build, otherwise of the GPU build, with a notice of its size.
+    """Return a source of torch's CPU build, or else of its GPU build with a notice of the size.
 
     With ``torch_index``, only that index is queried; otherwise pip's indexes, then PyTorch's CPU
     index. Raises InstallError if none offers this torch version.
@@ -323,7 +323,7 @@ class Installation(Struct, frozen=True):
             )
 
     def make_venv(self, report: ReportDetail) -> bool | None:
-        """Create the virtual environment, or replace it if it has no mark or has lost its Python.
+        """Create the virtual environment, or replace an incomplete or broken one.
         Return None if it was already usable.
         """
         venv = self.engine.venv
@@ -391,7 +391,7 @@ class Installation(Struct, frozen=True):
         return True
 
     def _python_starts(self) -> bool:
-        """True if the environment's interpreter runs; False if the system's Python was removed."""
+        """True if the environment's interpreter runs. Its base Python may have been removed."""
         try:
             return self._run(self.engine.python, "-I", "-c", "").status == 0
         except OSError:
@@ -477,7 +477,7 @@ STEPS: tuple[tuple[str, Act], ...] = (
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the first two numbers of a version; empty if there are none (musl has no glibc)."""
+    """Return the first two numbers of a version; empty if there are none (as on musl)."""
     return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 

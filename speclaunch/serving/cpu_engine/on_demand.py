@@ -1,6 +1,6 @@
 """CPU engines installed to compare releases: marked, limited in number and size, and removable.
 
-An engine that the user installed is never removed without a request.
+An engine installed by the user is removed only on request.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def mark_on_demand(engine: CpuEngine) -> None:
 
 
 def note_use(engine: CpuEngine) -> None:
-    """Record the time of use of an engine that was installed on demand."""
+    """Record the current time as an engine's last use if it was installed on demand."""
     if _mark(engine).is_file():
         mark_on_demand(engine)
 
@@ -107,7 +107,7 @@ def _user(engine: CpuEngine) -> int | None:
 
 
 def remove_engine(engine: CpuEngine) -> None:
-    """Remove an engine but keep the models, which all engines share.
+    """Remove an engine, but not the models, which all engines share.
 
     Raises InstallError if a process uses it, or it cannot be removed.
     """

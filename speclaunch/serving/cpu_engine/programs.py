@@ -144,7 +144,7 @@ def _stop(child: subprocess.Popen[str]) -> None:
 
 
 AGAIN = "run the installation again: it resumes where it stopped"
-"""Common ending of remedies for a failed installation."""
+"""End of several remedies for a failed installation."""
 
 
 class StepState(StrEnum):
@@ -162,7 +162,7 @@ class StepState(StrEnum):
 
 
 class InstallStep(Struct, frozen=True):
-    """Progress report: step ``index`` of ``total`` (from 1) and its current activity."""
+    """Progress report: step ``index`` (from 1) of ``total`` and its current activity."""
 
     index: int
     total: int

@@ -1,7 +1,7 @@
 """Report the packages of the engine's interpreter after importing the engine's core.
 
-Run by that interpreter, with the shim on its path; prints one JSON object on its last line. Fails
-with a traceback if the engine could not start.
+That interpreter runs this script with the shim on its path. The last line of output is a JSON
+object. The script fails with a traceback if the engine could not start.
 """
 
 import importlib

@@ -327,7 +327,7 @@ def _mismatches(
 def _install(
     found: MachineFacts, runtime: Runtime, mismatches: list[_Mismatch]
 ) -> tuple[str, bool]:
-    """Return `pip_install` of the mismatched packages, or of SGLang if there are many."""
+    """Return `pip_install` for the mismatched packages, or for SGLang if there are many."""
     if len(mismatches) > _SHOWN:
         return pip_install(found, f"sglang=={runtime.sglang}")
     return pip_install(found, *(mismatch.requirement for mismatch in mismatches))

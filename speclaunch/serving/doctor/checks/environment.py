@@ -111,7 +111,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 def check_proxy(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield lines about the proxy that the environment sets; nothing without a proxy.
+    """Yield a line about the proxy that the environment sets; nothing without a proxy.
 
     A ready engine sends itself a first request over HTTP, which uses the proxy (http_server.py,
     `requests.get`; sglang#9814, sglang#9155).
@@ -152,7 +152,7 @@ def _is_direct(host: str, env: Mapping[str, str]) -> bool:
 
 
 def _within(host: str, entry: str) -> bool:
-    """True if the host is in the network `entry` (`127.0.0.0/8`). The engine's HTTP library
+    """True if the host is in the network `entry` (such as `127.0.0.0/8`). The engine's HTTP library
     accepts networks in `NO_PROXY`.
     """
     try:

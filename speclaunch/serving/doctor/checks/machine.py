@@ -119,7 +119,7 @@ _STATES = {
 
 
 def check_budget(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield a line with the memory prediction; SPL711 and SPL712 give the details if it is bad."""
+    """Yield a line with the memory prediction; SPL711 and SPL712 explain a poor fit."""
     if found.target is None or found.target.budget is None:
         return
     budget = found.target.budget
@@ -308,7 +308,7 @@ _SWITCHES = {
 
 
 def check_gpus(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield one line for the kind of GPU, and one per GPU that is partly occupied."""
+    """Yield lines about the kind of GPU, occupied GPUs, and unbalanced free memory."""
     target = found.target
     if target is not None and target.cpu:
         yield CheckLine("gpu", CheckState.OK, "not needed: this recipe runs on the CPU engine")
@@ -438,7 +438,7 @@ def _holder(process: OtherProcess, found: MachineFacts) -> str:
 
 
 def _left_over(gpu: Gpu, found: MachineFacts) -> list[int]:
-    """Return the ids of processes on a GPU whose engine has lost its supervisor."""
+    """Return the IDs of a GPU's left-over engine processes that the user may end."""
     if isinstance(found.processes, UnknownFact):
         return []
     on_gpu = {process.pid for process in gpu.processes}

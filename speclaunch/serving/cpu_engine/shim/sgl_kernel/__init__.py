@@ -1,14 +1,13 @@
 """The CPU kernels of SGLang in plain torch, replacing the CPU build of sgl-kernel.
 
-PyPI has only the CUDA build. This package has the functions that SGLang 0.5.16 to 0.5.23 imports if
-``is_cpu()`` is true and calls to serve a dense or mixture-of-experts decoder, with or without a
-draft:
+PyPI has only the CUDA build. This package has the functions that SGLang 0.5.16 to 0.5.23 needs on a
+CPU to serve a dense or mixture-of-experts decoder, with or without a draft:
 
-``attention``    the two kernels of the ``intel_amx`` backend, and its draft metadata
+``attention``    implements the ``intel_amx`` backend's two kernels, and builds draft metadata
 ``cache_locs``   writes and reads the request-to-token table, and moves KV rows
-``draft_tokens`` bonus tokens, accepted slots, rotated input ids
+``draft_tokens`` updates bonus tokens, accepted slots and input ids
 ``tree``         builds a draft tree and verifies it greedily
-``speculative``  NGRAM: reads a tree back from its mask
+``speculative``  reconstructs NGRAM's draft trees from their masks
 
 The functions write into their argument tensors, like the compiled kernels. They raise
 ``NotImplementedError`` for unsupported input and ``ValueError`` for invalid input.

@@ -1,6 +1,6 @@
 """Attention over a paged KV cache, as the ``intel_amx`` backend calls it.
 
-``srt/layers/attention/intel_amx_backend.py`` reads both kernels from ``torch.ops.sgl_kernel``.
+``srt/layers/attention/intel_amx_backend.py`` gets its two kernels from ``torch.ops.sgl_kernel``.
 ``q`` is ``[tokens, heads, d]``, ``key_buffer`` ``[slots, kv_heads, d]``, ``value_buffer`` ``[slots,
 kv_heads, dv]``, ``o`` ``[tokens, heads, dv]`` (written). ``req_to_token[row]`` lists the slots of a
 request. ``req_pool_indices`` ``[bs]`` selects the rows. ``seq_lens`` int64 ``[bs]`` counts the

@@ -27,7 +27,7 @@ def fill_accept_out_cache_loc_cpu(
     out_cache_loc: torch.Tensor,
     accept_out_cache_loc: torch.Tensor,
 ) -> None:
-    """Pack the slots of the accepted draft tokens to the front of ``accept_out_cache_loc``.
+    """Pack the accepted draft tokens' slots at the start of ``accept_out_cache_loc``.
 
     ``accept_index`` contains indices into ``out_cache_loc``; entries of -1 are skipped. Called
     by ``kernels/ops/speculative/eagle.py``.

@@ -1,4 +1,4 @@
-"""NGRAM: reconstruction of a tree from its mask."""
+"""Reconstruction of NGRAM's draft trees from their masks."""
 
 import torch
 

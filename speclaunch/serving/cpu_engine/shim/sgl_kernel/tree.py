@@ -94,8 +94,8 @@ def verify_tree_greedy_cpu(
 
     Read: ``candidates`` ``[bs, n]`` the tokens of the nodes, ``retrive_*`` int64 ``[bs, n]`` the
     links, ``target_predict`` ``[bs * n]`` the target's choice after each node. Written:
-    ``accept_index`` ``[bs, s]`` the indices of the accepted nodes, root first, the rest unchanged
-    (-1); ``accept_token_num`` ``[bs]`` their count without the root; ``predicts`` ``[bs * n]`` the
+    ``accept_index`` ``[bs, s]`` the indices of the accepted nodes, root first, other entries remain
+    -1; ``accept_token_num`` ``[bs]`` their count without the root; ``predicts`` ``[bs * n]`` the
     target's choice at each accepted node. The spelling ``retrive`` follows the call in
     ``kernels/ops/speculative/spec_tree.py``.
     """

@@ -6,7 +6,7 @@
 ``cuda_sync``       makes ``torch.cuda.synchronize`` a no-op, for models that always call it
 ``platform_facts``  keeps the attention backend that can verify a draft on a CPU
 ``nixl_memory``     lets NIXL register a KV cache in host memory
-``verify_lengths`` corrects the lengths of a verification up to 0.5.18
+``verify_lengths`` corrects the sequence lengths in verification (0.5.16 to 0.5.18)
 ``chain``           runs the ``sitecustomize`` that this package hides
 
 speclaunch never imports this package; it runs in the engine's processes.

@@ -9,7 +9,7 @@ import sys
 def run_next(name: str, *, after: str) -> None:
     """Execute the first module ``name`` on ``sys.path`` that is not in the folder ``after``.
 
-    Its errors propagate to ``site``, which reports them as usual.
+    The module's errors propagate to ``site``, which reports them as usual.
     """
     rest = [entry for entry in sys.path if os.path.realpath(entry) != os.path.realpath(after)]
     spec = importlib.machinery.PathFinder.find_spec(name, rest)

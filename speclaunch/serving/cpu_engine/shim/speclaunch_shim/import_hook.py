@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 class PreparedImport:
     """Meta-path finder for one package. It removes itself when the package is imported.
 
-    A search alone (``importlib.util.find_spec``) runs no patch.
+    A search alone (``importlib.util.find_spec``) does not run the patches.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class PreparedImport:
         path: Sequence[str] | None = None,
         target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the package's spec, extended to run the patches; None for other packages."""
+        """Return the package's spec with the patches; None for other or missing packages."""
         if fullname != self.package:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
@@ -54,14 +54,14 @@ class PreparedImport:
 
 
 def before_torchvision(package: types.ModuleType) -> None:
-    """Patch ``torchvision`` after it is found and before it is executed."""
+    """Declare missing operators before ``torchvision`` is executed."""
     from speclaunch_shim import torchvision_ops
 
     torchvision_ops.declare(package)
 
 
 def before_sglang(package: types.ModuleType) -> None:
-    """Patch ``sglang`` after it is found and before it is executed."""
+    """Patch ``triton`` and ``torch.cuda`` before ``sglang`` is executed."""
     from speclaunch_shim import cuda_sync, triton_stub
 
     gc.disable()  # garbage collection takes a tenth of the import and finds nothing
@@ -78,7 +78,7 @@ def after_sglang() -> None:
 
 
 def after_overrides() -> None:
-    """Patch the module that chooses backends."""
+    """Patch the module that chooses attention backends."""
     from speclaunch_shim import platform_facts
 
     platform_facts.patch_overrides()
