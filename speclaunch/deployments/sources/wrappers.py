@@ -1,8 +1,8 @@
 """Wrappers before a server's program: ``env``, ``nohup``, ``numactl``, ``docker run`` and so on.
 
 `find_program` searches for the program's own tokens, so an unknown wrapper does not hide it. The
-list of known wrappers only states their effect on the server. This module also determines the
-SGLang release of a container's image, and the GPUs that a file requests.
+list of known wrappers only states their effect on the server. This module also reads the SGLang
+releases of images, and GPU requests.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Read YAML that may contain server commands: choose the reader, and read Compose and tasks.
 
 Tasks are all other YAML with commands: dstack and SkyPilot tasks, CI jobs, playbooks, chart
-values. They differ only in their keys. A string is a script. A list below `commands`, `script` and
-similar keys is a script with one line per item. A list of tokens is a command. Sibling and parent
-keys set the environment, the image and the GPUs.
+values. A string is a script. A list below `commands`, `script` and similar keys is a script with
+one line per item. A list of tokens is a command. Sibling and parent keys set the environment, the
+image and the GPUs.
 """
 
 from __future__ import annotations

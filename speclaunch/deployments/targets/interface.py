@@ -1,7 +1,4 @@
-"""Interface of render targets, their input (a deployment), and helpers for rendered files.
-
-The helpers build object names, command arguments, addresses, and YAML with comments.
-"""
+"""Interface of render targets, their input (a deployment), and helpers for rendered files."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class SpeclaunchFrom(StrEnum):
 
 
 class Monitoring(StrEnum):
-    """Discovery of pods by Prometheus (`deploy.monitoring`)."""
+    """Method by which Prometheus finds pods (`deploy.monitoring`)."""
 
     OPERATOR = "operator"
     """Objects of the Prometheus Operator: a PodMonitor for each role, and alerts."""
@@ -55,7 +52,8 @@ class DeployOptions(Struct, frozen=True):
     """Storage of checkpoints: a directory of each host, `pvc:NAME`, or `emptyDir`. None: a volume
     of the platform, empty at first."""
     jit_cache: str | None = None
-    """Storage of compiled kernels: a directory of each host, or `pvc:NAME`. None: automatic."""
+    """Storage of compiled kernels: a directory of each host, or `pvc:NAME`. None: a volume
+    of the platform."""
     shared_dir: str | None = None
     """Directory (or `pvc:NAME`) that all hosts share for journals, last known good settings and
     the agreement of ranks, or None."""
@@ -231,7 +229,7 @@ class RenderedCommand(Struct, frozen=True):
     def agrees(self, name: str, texts: tuple[str, ...] | None) -> bool:
         """True if a value read back from the text agrees with `platform_args`.
 
-        The reader only knows the rank of a leader, and of a single worker.
+        The reader knows only the ranks of a leader and of a single worker.
         """
         expected = self.platform_args[name]
         if texts == expected:
@@ -363,7 +361,7 @@ class Dialect:
         return f"$({name})"
 
     def literal(self, text: str) -> str:
-        """Return a text with dollar signs escaped."""
+        """Return the text with dollar signs escaped."""
         return text.replace("$", self.escaped)
 
     def text(self, value: str, name: str, *, secret: bool) -> str:
@@ -402,7 +400,7 @@ class ShellDialect(Dialect):
         return f'"${{{name}:?}}"'
 
     def literal(self, text: str) -> str:
-        """Return a quoted text."""
+        """Return the quoted text."""
         return shlex.quote(text)
 
 
@@ -474,7 +472,7 @@ def unset_interfaces(role: Role) -> tuple[str, ...]:
 
 
 def rdma_devices(deployment: Rendering) -> tuple[str, str] | None:
-    """Return the RDMA resource and its device count per pod; None if the recipe sets none."""
+    """Return the RDMA resource and its device count per pod; None if the recipe sets no RDMA."""
     if deployment.options.rdma is None:
         return None
     name, _, count = deployment.options.rdma.partition(":")

@@ -1,15 +1,15 @@
-"""Render Kubernetes objects, and read them back: plain, LeaderWorkerSet, RoleBasedGroup.
+"""Render Kubernetes objects (built-in, LeaderWorkerSet, RoleBasedGroup), and read them back.
 
-Kubernetes: a Deployment for single-host servers, StatefulSets for multi-host servers.
+Kubernetes itself runs single-host servers as a Deployment, and multi-host servers as StatefulSets.
 
-LeaderWorkerSet: the hosts of a server as one group, created and restarted together.
-kubernetes-sigs/lws, API leaderworkerset.x-k8s.io/v1 (v0.9.0): the controller sets
-LWS_LEADER_ADDRESS and LWS_WORKER_INDEX in every container.
+A LeaderWorkerSet creates and restarts the pods of a server together. Its controller sets
+LWS_LEADER_ADDRESS and LWS_WORKER_INDEX in every container (kubernetes-sigs/lws v0.9.0, API
+leaderworkerset.x-k8s.io/v1).
 
-RoleBasedGroup: all roles of a deployment, including the router, as one object. sgl-project/rbg, API
-workloads.x-k8s.io/v1alpha2 (v0.8.0-alpha.5): a `standalonePattern` for single-host servers, a
-`leaderWorkerPattern` for multi-host servers. Containers of the latter get RBG_LWP_LEADER_ADDRESS
-and RBG_LWP_WORKER_INDEX (api/workloads/constants/env.go:60).
+A RoleBasedGroup contains all roles and the router. Single-host servers use a `standalonePattern`,
+multi-host servers a `leaderWorkerPattern`, whose pods get RBG_LWP_LEADER_ADDRESS and
+RBG_LWP_WORKER_INDEX (sgl-project/rbg v0.8.0-alpha.5, API workloads.x-k8s.io/v1alpha2,
+api/workloads/constants/env.go:60).
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class PodRenderer(Renderer):
         """Yield the objects in the order of the text."""
 
     def header(self, deployment: Rendering) -> Iterator[str]:
-        """Yield the comment lines above the text."""
+        """Yield the leading comment lines."""
         yield from header(deployment)
         if self.controller is not None:
             yield f"The cluster needs {self.controller}."
@@ -346,7 +346,7 @@ _RANK = "NODE_RANK"
 
 
 class KubernetesRenderer(PodRenderer):
-    """Built-in Kubernetes objects, available in every cluster."""
+    """Renderer of Kubernetes's built-in objects."""
 
     target = "kubernetes"
 
@@ -355,7 +355,7 @@ class KubernetesRenderer(PodRenderer):
         return SERVES if role.nodes == 1 else {_INDEX: "0"}
 
     def header(self, deployment: Rendering) -> Iterator[str]:
-        """Yield the comment lines of pod targets, and this target's multi-host limitation."""
+        """Yield the leading comment lines, with this target's multi-host limitation."""
         yield from super().header(deployment)
         if any(role.nodes > 1 for role in deployment.roles):
             yield (
@@ -458,7 +458,7 @@ class _LeaderRenderer(PodRenderer):
     """Prefix of the variables that the controller sets."""
 
     def args_of(self, role: Role) -> PlatformArgs:
-        """Return the arguments of the leader and of its workers."""
+        """Return the platform's arguments, the same for leader and workers."""
         address = f"$({self.variables}_LEADER_ADDRESS):{DIST_PORT}"
         return platform_args_of(role, address, f"$({self.variables}_WORKER_INDEX)")
 
@@ -472,7 +472,7 @@ class _LeaderRenderer(PodRenderer):
 
 
 class LeaderWorkerSetRenderer(_LeaderRenderer):
-    """A LeaderWorkerSet for each role."""
+    """Renderer of a LeaderWorkerSet for each role."""
 
     target = "leaderworkerset"
     controller = "LeaderWorkerSet with leaderworkerset.x-k8s.io/v1 (kubernetes-sigs/lws)"
@@ -522,7 +522,7 @@ def _set(deployment: Rendering, role: Role, platform_args: PlatformArgs) -> Obje
 
 
 class RoleBasedGroupRenderer(_LeaderRenderer):
-    """A single RoleBasedGroup."""
+    """Renderer of a single RoleBasedGroup."""
 
     target = "rolebasedgroup"
     controller = "RoleBasedGroup with workloads.x-k8s.io/v1alpha2 (sgl-project/rbg v0.8)"
@@ -554,7 +554,7 @@ class RoleBasedGroupRenderer(_LeaderRenderer):
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
         """Return the arguments of each `speclaunch launch`.
 
-        A pattern's arguments are returned for its leader and for its workers.
+        Those of a `leaderWorkerPattern` are returned twice: for leader and workers.
         """
         return tuple(
             launch

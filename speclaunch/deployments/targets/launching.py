@@ -109,7 +109,7 @@ def own_claim(deployment: Rendering) -> VolumeClaim | None:
 
 
 def stored_bytes(role: Role) -> int:
-    """Return the disk space of a role's checkpoints in bytes."""
+    """Return the disk space in bytes to reserve for a role's checkpoints."""
     size = role.needs.weight_bytes
     return _USUAL_WEIGHTS if size is None else round(size * _MARGIN)
 
@@ -156,7 +156,7 @@ def mounts(deployment: Rendering, role: Role) -> Iterator[Mount]:
 
 
 def keeps_a_home(deployment: Rendering, role: Role) -> bool:
-    """True if journals are in a volume. A CPU engine image uses its own home directory."""
+    """True if journals are in a volume. A CPU engine needs `deploy.shared_dir` for that."""
     shared = deployment.options.shared_dir is not None
     return deployment.runs_speclaunch and (shared or not role.own_engine)
 
@@ -190,7 +190,7 @@ def cache_variables(deployment: Rendering, role: Role) -> dict[str, str]:
 
 
 PATH = "/health_generate"
-"""Endpoint that generates in every release. `/health` generates only in 0.5.1 and later."""
+"""Endpoint that generates a token in every release. `/health` does so only in 0.5.1 and later."""
 
 _ANSWERS = 5
 """Seconds added to the engine's own timeout, so that the engine times out first."""
@@ -285,8 +285,8 @@ def launch_words(
 ) -> list[str]:
     """Return the `launch` verb with its arguments. `platform_args` are in the target's syntax.
 
-    They disable restarts by speclaunch: after a crash, the platform restarts all ranks. They also
-    let a stopped engine finish its requests.
+    The arguments disable restarts by speclaunch, because the platform restarts all ranks. They
+    also let a stopped engine finish its requests.
     """
     words = ["launch", f"recipe={recipe}"]
     inside = ""

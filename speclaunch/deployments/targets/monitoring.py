@@ -65,7 +65,7 @@ class MonitoringRenderer(Renderer):
         )
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:  # noqa: ARG002
-        """Return no server command."""
+        """Return no commands."""
         return ()
 
 
@@ -73,7 +73,7 @@ class MonitoringRenderer(Renderer):
 
 
 class PrometheusRulesRenderer(MonitoringRenderer):
-    """Recording and alerting rules, with a test for `promtool test rules` next to them."""
+    """Renderer of recording and alerting rules, with their test for `promtool test rules`."""
 
     target = "prometheus-rules"
 
@@ -101,7 +101,7 @@ class PrometheusRulesRenderer(MonitoringRenderer):
         )
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
-        """Yield names that the release lacks, and differences between text and rules."""
+        """Yield errors: names that the release lacks, and differences from the rules."""
         series = series_of(deployment.version)
         for role in alerts_of(deployment):
             expressions = [alert.expression for alert in role.alerts.values()]
@@ -195,7 +195,7 @@ def _test(
 
 
 class PrometheusScrapeRenderer(MonitoringRenderer):
-    """Scrape settings for a Prometheus that is configured by files."""
+    """Renderer of scrape settings for a Prometheus configured by files."""
 
     target = "prometheus-scrape"
 
@@ -209,7 +209,7 @@ class PrometheusScrapeRenderer(MonitoringRenderer):
         return documents(head, [{"scrape_configs": [job]}])
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
-        """Yield differences between text and settings."""
+        """Yield an error if the text differs from the settings."""
         expected = yaml.safe_load(yaml_text({"scrape_configs": [_job(deployment)]}))
         if yaml.safe_load(text) != expected:
             yield "its scrape settings differ"
@@ -228,10 +228,10 @@ def _job(deployment: Rendering) -> dict[str, Any]:
 
 
 def _renaming(source: str, target: str) -> dict[str, Any]:
-    """Return the relabeling of metric names from `sglang_` to `sglang:`.
+    """Return the relabeling rule that renames metrics from `sglang_…` to `sglang:…`.
 
-    prometheus_client 0.23 and later writes `sglang_` to a Prometheus before 3.0, which accepts
-    OpenMetrics without `escaping=allow-utf-8`. SGLang accepts prometheus_client 0.20 and later.
+    prometheus_client 0.23 and later writes `sglang_…` for Prometheus before 3.0, whose requests
+    lack `escaping=allow-utf-8`. SGLang accepts prometheus_client 0.20 and later.
     """
     named = {source: ["__name__"], "regex": "sglang_(.+)", target: "__name__"}
     return {**named, "replacement": "sglang:$1"}
@@ -302,7 +302,7 @@ _SHARE: Any = {"unit": "percentunit", "most": 1}
 
 
 class GrafanaRenderer(MonitoringRenderer):
-    """Dashboard to import, with panels for the metrics of the release."""
+    """Renderer of a dashboard to import, with panels for the release's metrics."""
 
     target = "grafana"
     suffix = ".json"
@@ -312,7 +312,7 @@ class GrafanaRenderer(MonitoringRenderer):
         return json.dumps(_dashboard(deployment), indent=2) + "\n"
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
-        """Yield query names that the release lacks, and differences between text and dashboard."""
+        """Yield errors: names that the release lacks, and differences from the dashboard."""
         written = json.loads(text)
         if written != _dashboard(deployment):
             yield "its panels differ"

@@ -66,14 +66,14 @@ _OF_A_HOST = ("node_rank", "dist_init_addr")
 
 
 class ShellRenderer(Renderer):
-    """Bash script that becomes the engine (`exec`), so that signals reach it."""
+    """Renderer of a Bash script that execs the engine, so that signals reach it."""
 
     target = "shell"
     single_server = True
     carries_speclaunch = False
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return problems with multi-host servers: a script starts one rank, which must be set."""
+        """Return a problem if a multi-host server lacks `node_rank` or `dist_init_addr`."""
         (role,) = deployment.roles
         lacks = [name for name in _OF_A_HOST if role.rendered_args.value(name) is None]
         if role.nodes == 1 or not lacks:
@@ -106,7 +106,7 @@ _PARALLEL = ("tp_size", "pp_size")
 
 
 class SlimeRenderer(Renderer):
-    """`SGLANG_ARGS=( … )` array, as in slime's scripts."""
+    """Renderer of an `SGLANG_ARGS=( … )` array, as in slime's scripts."""
 
     target = "slime"
     single_server = True
@@ -161,7 +161,7 @@ _MIB = 1 << 20
 
 
 class DockerComposeRenderer(Renderer):
-    """Compose file with a service for each server and for the router."""
+    """Renderer of a Compose file with a service for each server and for the router."""
 
     target = "docker-compose"
     suffix = ".yaml"
@@ -253,7 +253,7 @@ def _servers(deployment: Rendering) -> Iterator[tuple[Role, int, int]]:
 
 
 def _needed_gpus(deployment: Rendering) -> Iterator[str]:
-    """Yield the comment about the number of GPUs that the host needs."""
+    """Yield a comment about the GPUs that the host needs, if any."""
     total = sum(role.gpus_per_node * role.replicas for role in deployment.roles)
     if not total:
         return
@@ -372,7 +372,7 @@ def _volume(mount: Mount) -> dict[str, Any]:
 
 
 def _devices(role: Role, first: int) -> dict[str, Any]:
-    """Return the service keys that give a server its GPUs: one per rank, none shared."""
+    """Return the service keys that give a server its GPUs. AMD servers get all GPUs."""
     if not role.gpus_per_node:
         return {}
     ids = [str(first + number) for number in range(role.gpus_per_node)]

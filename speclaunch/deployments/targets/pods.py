@@ -77,7 +77,7 @@ def gib(size: int) -> str:
 def pod_spec(
     deployment: Rendering, role: Role, platform_args: PlatformArgs, *, probed: bool = True
 ) -> dict[str, Any]:
-    """Return the `spec` of a pod. `probed`: true if it answers requests and has probes."""
+    """Return the `spec` of a pod. `probed`: true if the pod answers requests and has probes."""
     volumes = list(mounts(deployment, role))
     container = _container(deployment, role, platform_args, volumes, probed=probed)
     spec: dict[str, Any] = {
@@ -196,10 +196,9 @@ def _from_secret(name: str, secret: str, *, optional: bool = False) -> dict[str,
 
 
 def _resources(deployment: Rendering, role: Role) -> dict[str, Any]:
-    """Return GPUs, memory and disk from the plan.
+    """Return a container's resource requests and limits, from the plan.
 
     Memory has no limit, because the page cache of the checkpoint's files would count toward it.
-    The kernel reclaims this cache when needed.
     """
     requests: dict[str, Any] = {"cpu": str(role.needs.cpus), "memory": gib(role.needs.memory_bytes)}
     limits: dict[str, Any] = {}
@@ -284,7 +283,7 @@ def recipe_map(deployment: Rendering) -> str:
 
 
 def platform_variables(deployment: Rendering, role: Role) -> dict[str, str]:
-    """Return variables that the target adds to the role's, as speclaunch's reader sees them."""
+    """Return the variables that the target adds to the role's, as speclaunch's reader sees them."""
     dialect = Dialect()
     argument_words(role, {}, dialect)
     return {
@@ -302,7 +301,7 @@ _RESERVED = frozenset(
         "service_discovery_namespace", "worker_startup_timeout_secs", "api_key",
     }
 )  # fmt: skip
-"""Options that the target sets itself."""
+"""Router options that the target sets itself."""
 BOOTSTRAP = "sglang.ai/bootstrap-port"
 """Annotation with a prefill pod's bootstrap port, which the router reads."""
 _BOOTSTRAP_PORT = "8998"
@@ -392,7 +391,7 @@ def _text(value: Any, name: str, dialect: Dialect) -> str:
 
 
 def start_words(deployment: Rendering, router: RouterOptions) -> list[str]:
-    """Return the arguments for the router's address and its startup timeout for servers."""
+    """Return the arguments for the router's address and its timeout for starting servers."""
     longest = max(start_seconds(role) for role in deployment.roles)
     words = ["--host", ALL_ADDRESSES, "--port", str(router.port)]
     return [*words, "--worker-startup-timeout-secs", str(longest)]
@@ -410,7 +409,7 @@ def api_key_of(deployment: Rendering, dialect: Dialect) -> list[str]:
 def discovery_words(
     deployment: Rendering, router: RouterOptions, part: Part, dialect: Dialect
 ) -> list[str]:
-    """Return the router's Kubernetes arguments, which select each role's pods by label."""
+    """Return the router's arguments to discover pods by label, with its API key and options."""
 
     def labels(role: Role) -> list[str]:
         pairs = {**selector(deployment, role.name), **part(role)}
