@@ -244,7 +244,7 @@ class EngineWatcher:
         self._run = self._run and reread_run(self._run)
 
     def _baselines(self) -> list[WatchBaseline]:
-        """Return the known baselines: multi-prompt first, then single-prompt, then published."""
+        """Return the known baselines: multi-prompt, then single-prompt, then published."""
         learned, run = self._history.learned, self._run
         known = {} if run is None else journal_lengths(run)
         known |= {"learned": learned} if learned else {}

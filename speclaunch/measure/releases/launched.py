@@ -324,7 +324,7 @@ def interpreters(words: Sequence[str]) -> dict[str, str]:
 
 
 class EngineSupply:
-    """Supply of engines of the compared releases; exiting the context stops installations."""
+    """Supply of the compared releases' engines; exiting the context stops installations."""
 
     def __init__(self, pythons: Mapping[str, str], say: Callable[[str], None]) -> None:
         """`pythons`: the user's interpreters by release; empty for CPU engines."""

@@ -3,8 +3,8 @@
 The hypotheses are the positions of the first bad release. Each probe reweights them by the
 probability of its result, and the next probe halves the remaining weight. With reliable probes this
 is plain bisection. With unreliable probes it is Horstein's probabilistic bisection (1963). The
-search ends when both neighbors, the last good and the first bad release, were probed. `--good` and
-`--bad` are therefore probed only when they matter.
+search ends when the last good and the first bad release were probed, so `--good` and `--bad` are
+probed only when they matter.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ _Rows = tuple[EffectiveArgument, EffectiveArgument]
 def _reported(
     found: PlanComparison, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[_Rows]:
-    """Yield the arguments that both servers report, without volatile arguments."""
+    """Yield the arguments that both servers report, except volatile ones."""
     old = {row.name: row for row in found.before.rows if row.version_name in before}
     for row in found.after.rows:
         if row.name in old and row.version_name in after and row.name not in _VOLATILE:

@@ -364,9 +364,9 @@ def first_settings(
 ) -> tuple[DraftSetting, ...]:
     """Return the settings to try first.
 
-    They are the recipe's own setting, the published setting, and the settings that the model needs:
-    a short chain, a long chain and a tree. NGRAM spreads a longer draft over more branches, so a
-    chain of medium length is added.
+    They are the recipe's own setting, the published setting, and those that the model needs: a
+    short chain, a long chain and a tree. NGRAM spreads a longer draft over more branches, so a
+    medium chain is added.
     """
     ordered = sorted(space, key=lambda setting: setting.tokens)
     chains = [setting for setting in ordered if setting.topk == 1]

@@ -161,10 +161,7 @@ def tuned(
     evidence: str,
     config_dirs: Sequence[Path] = (),
 ) -> Tuned:
-    """Return the recipe's text before and after the setting is changed.
-
-    Raises InputError if it cannot be edited.
-    """
+    """Return the recipe before and after tuning. Raises InputError if it cannot be edited."""
     before = reads.read_text(path)
     fix = Fix("", setting.arguments)
     try:

@@ -1,9 +1,9 @@
 """Install the CPU engine, and choose the source of torch.
 
-Only one process installs at a time. Each completed step leaves a mark in the virtual environment,
-so an interrupted run resumes after the last completed step. The manifest is written after the last
-step: if it exists, the engine is complete. The child processes inherit the lock: if speclaunch is
-killed and pip survives, a second installation waits for pip.
+Each completed step leaves a mark in the virtual environment, so an interrupted run resumes after
+the last completed step. The manifest is written after the last step: if it exists, the engine is
+complete. The child processes inherit the lock: if speclaunch is killed and pip survives, a second
+installation waits for pip.
 
 PyPI's torch for Linux includes gigabytes of CUDA libraries that a CPU engine never loads. The CPU
 build has a separate version, ``2.13.0+cpu``. pip's own configuration may offer it (a folder of

@@ -46,7 +46,7 @@ def mark_on_demand(engine: CpuEngine) -> None:
 
 
 def note_use(engine: CpuEngine) -> None:
-    """Record the current time as an engine's last use if it was installed on demand."""
+    """Record the current time as the last use of an on-demand engine."""
     if _mark(engine).is_file():
         mark_on_demand(engine)
 
