@@ -346,7 +346,7 @@ class Coverage(Struct, frozen=True):
         return batch if self.waste(batch) else None
 
     def spans(self) -> Iterator[BatchSpan]:
-        """Yield spans of all batch sizes; equal neighbors are merged."""
+        """Yield all batch sizes as spans of one mode each."""
 
         def kind(batch: int) -> tuple[BatchCoverage, int | None]:
             mode = self.covered(batch)

@@ -146,7 +146,7 @@ def _steps_of(schedule: Schedule, start: int, numbers: Sequence[int]) -> Iterato
 
 
 def _turn(schedule: Schedule, number: int) -> tuple[EngineOrder, ...]:
-    """Return the sides in the order of turn `number`: reversed if odd."""
+    """Return the sides in order, reversed if the turn's `number` is odd."""
     return schedule.sides if number % 2 == 0 else schedule.sides[::-1]
 
 
@@ -262,9 +262,8 @@ def seconds_left(
 ) -> float | None:
     """Return the estimated seconds for all due rounds; None if unknown.
 
-    Each round is estimated from finished rounds of its cell, or else from the token rate of all
-    finished rounds. `starts`: starts left. `between`, `starting`: seconds between rounds, and of
-    starts, so far.
+    Each round is estimated from finished rounds of its cell, else from the token rate of all.
+    `starts`: starts left. `between`, `starting`: seconds between rounds and of starts, so far.
     """
     if not due:
         return 0.0
@@ -290,7 +289,7 @@ def seconds_left(
 
 
 def _other(step: Step, done: Sequence[Round]) -> str:
-    """Return the name of the other side; empty if it has no finished round."""
+    """Return the name of the other side; empty if unknown."""
     return next((r.side for r in done if r.side != step.side.name), "")
 
 
@@ -324,8 +323,8 @@ def estimate(
 ) -> TimeEstimate:
     """Estimate the duration of a comparison that has not started.
 
-    Plans predict the start times. `earlier` comparisons (documents, oldest first) with the same
-    commands and concurrency predict the round times.
+    Plans predict the start times. `earlier` documents (oldest first) of the same commands and
+    concurrency predict the round times.
     """
     work: dict[tuple[str, At], int] = {}
     for name, prompts, concurrency in _rounds(schedule):
@@ -344,7 +343,7 @@ def estimate(
 
 
 def _rounds(schedule: Schedule) -> Iterator[tuple[str, Prompts, int]]:
-    """Yield side, workload and concurrency of every round, including warm-up."""
+    """Yield each round's side, workload and concurrency, including warm-up."""
     for step in steps(schedule):
         yield step.side.name, step.prompts, step.concurrency
     for name in _started(schedule) * WARM_UP:

@@ -165,7 +165,7 @@ class MeasuredEngine:
         return not self.lives
 
     def pause(self) -> None:
-        """Pause the engine's processes, because an idle engine would slow down the other engine."""
+        """Pause the engine's processes, because idling would slow down the other engine."""
         pid = self.pid
         if pid is None or self._paused:
             return
@@ -274,7 +274,7 @@ class RunningSide(Struct, frozen=True):
 
 
 def life(info: Mapping[str, Any]) -> str:
-    """Return a string that identifies the current start of a server."""
+    """Return a string that identifies a server's start."""
     return json.dumps([info.get(name) for name in _LIFE], sort_keys=True)
 
 
@@ -338,7 +338,7 @@ def unasked_side(url: str) -> RunningSide:
 
 
 def server_info(url: str, key: str | None) -> dict[str, Any]:
-    """Return the `/server_info` of a server.
+    """Return a server's `/server_info`.
 
     Certificates are verified and no proxy is used, as in the generator. Redirects are not followed,
     because another server would receive the key. Raises LaunchError if the server is unreachable,

@@ -170,7 +170,7 @@ class EnginePython(Struct, frozen=True):
 def generator_interpreter(engine: str | None) -> EnginePython:
     """Return the interpreter that a launch would use, else the CPU engine's.
 
-    `engine`: required version; None for any. Raises LaunchError if no interpreter has it.
+    `engine`: required version, if any. Raises LaunchError if no interpreter has it.
     """
     try:
         runtime = find_runtime(None)

@@ -4,16 +4,16 @@ Goodput: requests per second that meet latency bounds. The definition is SGLang'
 benchmark/goodput.py `calculate_goodput`) and vLLM's. A request counts if it succeeded and meets
 every bound; the TPOT of a single token is 0. Bounds are in milliseconds.
 
-A measurement counts only if the measured work matches the requested work. A generator
-reports success even if nothing was generated: 0.5.23 benchmark/serving.py:707 assumes the requested
-number of tokens until a text arrives. An engine may also serve without its draft. Each check
+A measurement counts only if the measured work matches the requested work. A generator reports
+success even if nothing was generated: 0.5.23 benchmark/serving.py:707 assumes the requested number
+of tokens until text arrives. An engine may also serve without its draft. Each check
 reports its observation; one objection rejects the entire comparison.
 
-Speed-up and its confidence: ratios of paired rounds, and an interval for their mean. Consecutive
-rounds of the two sides see the same machine state, so their ratio is used. Ratios are averaged as
-logarithms (2 and 1/2 average to 1). The interval is Student's for the mean of the pairs. With the
-usual five to ten pairs, a percentile bootstrap over rounds is too narrow: it covers about 85%
-instead of 95%. Student's interval is accurate while the logarithms are roughly normal.
+A speed-up is the mean ratio of paired rounds, with a confidence interval. Consecutive rounds of the
+two sides see the same machine state, so their ratio is used. Ratios are averaged as logarithms: 2
+and 1/2 average to 1. The interval is Student's for the mean of the pairs. With the usual five to
+ten pairs, a percentile bootstrap over rounds is too narrow: it covers about 85% instead of 95%.
+Student's interval is accurate while the logarithms are roughly normal.
 `tests/measure/bench/test_statistics.py` verifies both coverages.
 
 Two starts of one deployment also differ, which rounds of one start do not show. With several starts

@@ -1,8 +1,8 @@
 """JSON of a certificate, and of two certificates compared: a stable contract for scripts.
 
-`docs/reference/bench.schema.json` is generated from these models; a test compares them. Within
-version 1, keys are never removed or redefined; new keys may be added. Times are in seconds. Pages,
-texts and Markdown tables are rendered from a certificate alone.
+`docs/reference/bench.schema.json` is generated from these models. Within version 1, keys may be
+added, but never removed or redefined. Times are in seconds. Pages, texts and Markdown tables are
+rendered from a certificate alone.
 
 The difference between two certificates has a confidence interval. They were measured at different
 times, so their rounds do not form pairs. Each speed-up is already a ratio to a baseline that ran on

@@ -111,7 +111,7 @@ class LaunchedSide(Struct, frozen=True):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of the load generator: the engine's environment plus its API key.
+        """Environment of the load generator: that of the engine, plus its API key.
 
         SGLang's generator reads the key from OPENAI_API_KEY (benchmark/serving.py
         `get_auth_headers`).

@@ -57,7 +57,7 @@ class StoredBench(Struct, frozen=True):
 def key_of(commands: Sequence[Sequence[str]], schedule: Schedule) -> str:
     """Return a digest of everything that affects the measurement.
 
-    It covers engine commands with their variables, and the schedule except its number of rounds.
+    It covers engine commands with their variables, and the schedule except `rounds`.
     """
     content = {
         "commands": [list(command) for command in commands],
@@ -86,7 +86,7 @@ def begin_bench(name: str, key: str, about: Mapping[str, Any], *, fresh: bool) -
 
 
 class BenchListing(Struct, frozen=True):
-    """A stored comparison in the list of `bench ls`."""
+    """A stored comparison in `bench ls`."""
 
     name: str
     path: Path

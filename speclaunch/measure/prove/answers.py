@@ -1,4 +1,4 @@
-"""Answers of a proof: requests sent, answers collected and stored with the result.
+"""Answers of a proof: send the requests, and collect and store the answers.
 
 An interrupted proof resumes with the stored answers, which the plain server scores.
 """
@@ -27,7 +27,7 @@ The engine treats these IDs as image padding (logprob_result_processor.py
 
 
 class Client(Protocol):
-    """Client of a server: `launch.client.EngineClient`, one per thread."""
+    """Server client, such as `EngineClient`, that one thread uses."""
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> Any:
         """Send a JSON document; return an answer with `status_code`, `text` and `json()`."""
@@ -62,7 +62,7 @@ class Scored(Struct, frozen=True):
     best: int
     best_logprob: float
     text: str | None = None
-    """Text of the token; None if the server does not return it. `best_text`: of the best token."""
+    """Text of the token; None if the server omits it. `best_text`: text of the best token."""
     best_text: str | None = None
 
     @property
@@ -74,7 +74,7 @@ class Scored(Struct, frozen=True):
 class ProofServer:
     """Server that answers several requests concurrently.
 
-    Raises LaunchError for an invalid answer.
+    Methods raise LaunchError for an invalid answer.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ProofServer:
             return [_answer(response) for response in found]
 
     def prompt_ids(self, questions: Sequence[ProofPrompt]) -> list[tuple[int, ...]]:
-        """Return the tokens of each prompt as the server encodes it."""
+        """Return each prompt's token IDs as the server encodes it."""
         own = {"return_prompt_token_ids": True}  # if supported, else with logprobs
         bodies = [{"text": prompt.text, **own, **_scoring(0)} for prompt in questions]
         found = self._all(bodies)
@@ -120,7 +120,7 @@ class ProofServer:
     def scores(
         self, pairs: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
     ) -> list[list[Scored]]:
-        """Return this server's scores of each answer after its prompt.
+        """Return this server's scores of each answer's tokens.
 
         `pairs`: prompt and answer, both as token IDs.
         """
@@ -246,4 +246,4 @@ class StoredAnswers(unfinished_work.Progress, frozen=True):
 
 
 StoredProof: TypeAlias = unfinished_work.StoredWork[StoredAnswers]
-"""A proof on disk. `key` identifies the proven work."""
+"""A proof on disk. `key` identifies its requests and both servers."""

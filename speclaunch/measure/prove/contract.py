@@ -106,7 +106,7 @@ class ContractField(Struct, frozen=True):
 _ABOUT = RequestField
 _SHOWN = 200
 _BAD_REQUEST = "400:"
-"""Start of the error of a request that validation rejects. Other errors are failures."""
+"""Prefix of the error message if validation rejects a request. Other errors are failures."""
 
 FIELDS = (
     ContractField("stop", contract_fields.stop, _ABOUT.STOP),
@@ -161,7 +161,8 @@ def check_contract(
     `plan`: plan of the speculative server, for its data type and advisories; None lists no
     advisories. `done`: rows of the first fields, from an interrupted check. `save` receives all
     rows after each field. Raises LaunchError if the plain server speculates or gives no answer, or
-    the speculative server does not speculate; EngineError if a server is unreachable at the start.
+    if the speculative server does not speculate. Raises EngineError if a server is unreachable at
+    the start.
     """
     info = speculative.info
     algorithm = info.get("speculative_algorithm")

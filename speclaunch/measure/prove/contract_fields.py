@@ -1,9 +1,9 @@
 """Checks of request fields that affect greedy answers, sampled answers, or their delivery.
 
-Most greedy answers derive from the plain server's continuation. A stop string, stop token or limit
-cuts it; a bias changes it; a grammar must match. Sampled answers must have the same distribution. A
-difference counts if `_ROUNDS` independent samples in a row show it, each with a false alarm rate of
-at most `_LEVEL`. The total rate is at most 1e-6 per field and 1e-5 per contract.
+Most expected answers derive from the plain server's greedy continuation: a stop string, stop token
+or limit cuts it; a bias changes it. Sampled answers must have the same distribution. A difference
+counts if `_ROUNDS` independent samples in a row show it, each with a false alarm rate of at most
+`_LEVEL`. The total rate is at most 1e-6 per field and 1e-5 per contract.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def logit_bias(pair: Pair) -> Outcome:
 
 
 def penalty(name: str) -> Callable[[Pair], Outcome]:
-    """Return the check of a penalty at a strength that changes the answer."""
+    """Return a check of a penalty at a strength that changes the answer."""
 
     def cases(pair: Pair) -> Iterator[GreedyCase]:
         for base in pair.bases:
@@ -237,7 +237,7 @@ _SCHEMA: dict[str, Any] = {
 
 
 def _matches_schema(text: str) -> bool:
-    """True if a text is an object of the schema, or begins like one, ignoring whitespace."""
+    """True if a text, without whitespace, is or begins an object of `_SCHEMA`."""
     begun = "".join(text.split())
     complete = (
         f'{{"color":"{color}","done":{done}}}' for color in _COLORS for done in ("true", "false")
@@ -300,7 +300,7 @@ def n(pair: Pair) -> Outcome:
 
 
 def logprobs(name: str, **fields: int) -> Callable[[Pair], Outcome]:
-    """Return a check that both `meta_info[name]` have equal tokens and similar logprobs."""
+    """Return a check that `meta_info[name]` of both servers has similar logprobs."""
 
     def check(pair: Pair, base: Base) -> str | None:
         body = {**base.body(), "return_logprob": True, **fields}
@@ -564,7 +564,7 @@ def _body(pair: Pair, heat: float, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _draw(server: ContractServer, body: Body, count: int = _DRAWS) -> Sample | str:
-    """Return the answers without their first tokens, which are never drafted, or the refusal."""
+    """Return `count` answers without their first token (never drafted), or the refusal message."""
     bodies = [dict(body)] * count
     if server.info.get("enable_deterministic_inference"):  # each needs its own seed
         sampling = body["sampling_params"]

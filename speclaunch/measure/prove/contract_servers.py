@@ -1,8 +1,7 @@
 """Two servers of a request contract: requests, answers, their comparison, and records.
 
 `docs/reference/contract.schema.json` is generated from `ContractDocument`, the JSON of `speclaunch
-prove recipe=R --requests`; a test compares them. Within version 1, keys are never removed or
-redefined; new keys may be added.
+prove recipe=R --requests`. Within version 1, keys may be added, but never removed or redefined.
 
 Each request is sent to both servers. It proves nothing unless the plain server's answer shows the
 field's effect. Answers that first differ at tokens the plain server rates equally are numerical
@@ -32,7 +31,7 @@ from speclaunch.serving import EngineError, unfinished_work
 CONTRACT = "contract"
 """Name under which the progress of a contract is stored."""
 REFUSED = "The server refuses it: "
-"""Prefix of the engine's message if its validation refuses a field."""
+"""Prefix of `documented` if the engine's validation refuses a field."""
 
 
 class FieldResult(StrEnum):
@@ -69,7 +68,7 @@ class FieldRow(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChangedFields(Struct, frozen=True):
-    """Request fields that speculation changes in a release, but not in the release before it."""
+    """Request fields that speculation changes in a release, by result in the previous release."""
 
     broken: tuple[str, ...]
     """Fields that speculation left unchanged in the previous release."""
@@ -182,7 +181,7 @@ class Finish(Struct, frozen=True):
 
 
 class ContractAnswer(Struct, frozen=True):
-    """An answer of `/generate`. `error`: refusal message; the other fields are then empty."""
+    """An answer from `/generate`. `error`: refusal message; the other fields are then empty."""
 
     ids: tuple[int, ...] = ()
     text: str = ""
@@ -216,7 +215,7 @@ class ContractServer:
         return self.generate_all(body)[0]
 
     def generate_all(self, body: Body) -> list[ContractAnswer]:
-        """Return all answers to a request; one answer if refused."""
+        """Return all answers to a request; a refusal is a single answer."""
         status, text = self.post("/generate", body)
         if status != _GOOD:
             return [ContractAnswer(error=f"{status}: {_short(text)}")]
@@ -235,7 +234,7 @@ class ContractServer:
         return status, [_document(line) for line in lines if line != "[DONE]"]
 
     def chat(self, path: str, body: Body) -> tuple[int, Any]:
-        """Return the status and the JSON of an OpenAI-style answer; for an error, its message."""
+        """Return the status and the JSON of an OpenAI-style answer, or its error message."""
         status, text = self.post(path, {"model": "default", **body})
         return status, _document(text) if status == _GOOD else _short(text)
 
@@ -306,7 +305,7 @@ def _document(text: str) -> Any:
 
 
 def _answer(found: Any) -> ContractAnswer:
-    """Return an answer of `/generate`. Raises EngineError if it does not have SGLang's format."""
+    """Return an answer from `/generate`. Raises EngineError if it does not have SGLang's format."""
     try:
         meta = found["meta_info"]
         reason = meta.get("finish_reason") or {}
@@ -392,7 +391,7 @@ class Pair:
 
     @cached_property
     def tolerance(self) -> float:
-        """Nats within which two tokens count as equal."""
+        """Largest logprob gap, in nats, of a tie."""
         return noise(self._dtype or str(self.plain.info.get("dtype")), (), ())
 
     @cached_property
@@ -425,7 +424,7 @@ class Pair:
     ) -> tuple[str | None, ContractAnswer, ContractAnswer]:
         """Return how the answers to a request differ, then the speculative and the plain answer.
 
-        The difference is empty for equal answers, None for a numerical tie. `found`: known answers.
+        The difference is empty for equal answers, None for a tie. `found`: both answers, if known.
         """
         ours, plain = found or (self.ours.generate(body), self.plain.generate(body))
         return self._difference(body, ours, plain), ours, plain

@@ -1,4 +1,4 @@
-"""Proof: all answers of the speculative server compared with the plain server's.
+"""Proof: the answers of the speculative server compared with those of the plain server.
 
 Greedy speculation is lossless except for numerics: a different batch shape changes the summation
 order, and two tokens with almost equal logits may swap. The plain server's logprobs of the
@@ -10,11 +10,10 @@ Samples are tested for the same distribution. One test covers all prompts and po
 chi-square of both servers' tokens, summed over the positions. Permuting entire answers between the
 servers yields its probability. Separate tests per position would divide the false alarm rate by
 their number, which a permutation test of a few thousand draws cannot resolve. The sum detects a
-small shift at all positions. The test is exact for any number of answers and for rare tokens.
+small shift that all positions share. The test is exact for any number of answers and rare tokens.
 
 `docs/reference/prove.schema.json` is generated from `ProofDocument`, the JSON of `speclaunch
-prove`; a test compares them. Within version 1, keys are never removed or redefined; new keys may be
-added.
+prove`. Within version 1, keys may be added, but never removed or redefined.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from speclaunch.engine import SHORT_DTYPES, Plan, UnknownValueError, halved
 from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer, Scored
 
 _ENOUGH = 20
-"""Maximum draws as extreme as the samples; the test then ends early, without a difference."""
+"""The test ends early, without a difference, after this many draws as extreme as the samples."""
 
 
 class SamplePair(Struct, frozen=True):
@@ -58,7 +57,7 @@ class Drawn(Struct, frozen=True):
 def statistic(ours: Counter[Hashable], total: Counter[Hashable], own: int, other: int) -> float:
     """Return the chi-square of homogeneity of two samples of `own` and `other` tokens.
 
-    `ours`: token counts of the first sample. `total`: of both.
+    `ours`: token counts of the first sample. `total`: token counts of both.
     """
     up, down = sqrt(other / own), sqrt(own / other)
     return sum(
@@ -71,7 +70,7 @@ def compared(pairs: Sequence[SamplePair], *, draws: int = 2000, seed: int = 1) -
     """Return the result of the sample test over all prompts.
 
     The test ends after `draws` draws, or once `_ENOUGH` are as extreme (Besag and Clifford 1991:
-    the probability remains exact). Raises ValueError if a prompt lacks answers of a server, or if
+    the probability remains exact). Raises ValueError if a server has no answer to a prompt, or if
     answer lengths differ.
     """
     if not all(pair.ours and pair.theirs for pair in pairs):
@@ -213,10 +212,10 @@ def served_dtype(plan: Plan) -> str:
 
 
 def noise(dtype: str, plain: Sequence[ProofAnswer], scored: Sequence[Sequence[Scored]]) -> float:
-    """Return the nats within which two tokens count as equal.
+    """Return the largest logprob gap, in nats, that counts as a tie.
 
-    The larger of the dtype's limit and `_TIMES_SEEN` times the observed noise: the plain server's
-    logprobs of the same answers differ between token-by-token and single-pass computation.
+    It is the larger of the dtype's limit and `_TIMES_SEEN` times the observed noise: the difference
+    between the plain server's token-by-token and single-pass logprobs.
     """
     seen = [
         abs(logprob - score.logprob)
@@ -273,7 +272,7 @@ class CheckedAnswer(Struct, frozen=True):
 
 
 class Proof(Struct, frozen=True):
-    """All answers with verdicts. `tolerance`: nats within which two tokens count as equal."""
+    """All answers with verdicts. `tolerance`: largest logprob gap, in nats, of a tie."""
 
     answers: tuple[CheckedAnswer, ...]
     tolerance: float
@@ -375,7 +374,7 @@ Answers = Mapping[int, Sequence[ProofAnswer]]
 class Reference(Struct, frozen=True):
     """The plain server's prompt tokens, answers, and numerical noise.
 
-    `tolerance`: nats within which two tokens count as equal.
+    `tolerance`: largest logprob gap, in nats, of a tie.
     """
 
     questions: tuple[ProofPrompt, ...]
@@ -384,7 +383,7 @@ class Reference(Struct, frozen=True):
     tolerance: float
 
     def first(self, count: int) -> Reference:
-        """Return the reference of the first `count` questions."""
+        """Return the reference for the first `count` questions."""
         return Reference(
             self.questions[:count], self.prompts[:count], self.answers[:count], self.tolerance
         )
@@ -393,9 +392,9 @@ class Reference(Struct, frozen=True):
 def reference(
     server: Callable[[int], ProofServer], questions: Sequence[ProofPrompt], widest: int, dtype: str
 ) -> Reference:
-    """Return the reference of the plain server, which answers one prompt at a time.
+    """Return the plain server's reference.
 
-    Its other requests run `widest` at a time.
+    The server answers one prompt at a time. Its other requests run `widest` at a time.
     """
     prompts = server(widest).prompt_ids(questions)
     plain = server(1).answers(questions, logprobs=True)
@@ -406,7 +405,7 @@ def reference(
 def prove_answers(
     server: Callable[[int], ProofServer], plain: Reference, found: Answers
 ) -> tuple[CheckedAnswer, ...]:
-    """Return each answer with its verdict, scored by the plain server."""
+    """Return each answer with its verdict from the plain server's scores."""
     verdicts: list[CheckedAnswer] = []
     for level, answers in found.items():
         other = [

@@ -1,1 +1,1 @@
-"""Releases: which release broke a deployment, and whether a deployment can move to another."""
+"""Find the release that broke a deployment, and check if a deployment can change releases."""

@@ -1,9 +1,9 @@
-"""Search for the last good and the first bad release, and the JSON document of the search.
+"""Search for the last good and the first bad release, with a JSON document as the result.
 
 Releases are probed one at a time. Repeating the command continues an interrupted search. The
 document (`speclaunch bisect --output-format json`) has the two releases and their differences.
-`docs/reference/bisect.schema.json` is generated from `BisectDocument`; a test compares them. Within
-version 1, keys are never removed or redefined; new keys may be added.
+`docs/reference/bisect.schema.json` is generated from `BisectDocument`. Within version 1, keys may
+be added, but never removed or redefined.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _evaluated(
     served: LaunchedRelease,
     reference: ReleaseAnswers | None,
 ) -> tuple[ProbeVerdict, str, int, int]:
-    """Evaluate until a verdict leads clearly; return it, its reason, and good and bad counts."""
+    """Evaluate until a verdict leads clearly; return it, its reason, and both counts."""
     needed = net_evaluations(FLAKY if task.flaky is None else task.flaky)
     needed = 1 if task.check.is_single else needed
     counts = dict.fromkeys(ProbeVerdict, 0)
@@ -251,7 +251,7 @@ class BisectDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     untested: list[str]
     """Releases between the pair that could not be tested."""
     flaky: list[str]
-    """Releases with contradicting evaluations."""
+    """Releases with contradictory evaluations or starts."""
     starts: int
     probes: list[ReleaseProbe]
     changes: ChangesRecord | None
