@@ -134,7 +134,7 @@ class Fitting(Struct, frozen=True):
 
 
 def fitting(prepared: Prepared, plan: Plan) -> Fitting:
-    """Suggest settings that fit in memory; only arguments that recovery may change differ."""
+    """Suggest settings that fit in memory, with changes only to what recovery may change."""
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
         return Fitting(Suggestion(Fit.FAILS, beyond, OBJECTIVE, MemoryBudget(Fit.FAILS, beyond)))
@@ -172,7 +172,7 @@ class Advice(Struct, frozen=True):
 def advice(
     prepared: Prepared, plan: Plan, requests: int | None = None, context: int | None = None
 ) -> Advice:
-    """Return the best settings for a load. `load_of` has the defaults for None.
+    """Return the best settings for a load. None selects a default (`load_of`).
 
     Raises InputError if the model does not support the load.
     """
@@ -556,7 +556,7 @@ def _margins(plan: Plan) -> Margins | None:
 
 
 def _named(hardware: Hardware, plan: Plan) -> str:
-    """Return the hardware as a `--hardware` value. An unset GPU count is the plan's."""
+    """Return the hardware as a `--hardware` value. If it has no GPU count, the plan's is used."""
     if hardware.vendor is Vendor.CPU:
         return "cpu"
     count = hardware.known_count
