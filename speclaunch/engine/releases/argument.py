@@ -4,14 +4,14 @@ A record is a small JSON object that omits usual values (type ``str``, default `
 destination equal to the name). ``decode(encode(x)) == x``, and encoding is deterministic: a
 regenerated catalogue is byte-identical.
 
-Conversion functions mirror those of the engine's parser that the catalogue names. Sources:
+Conversion functions mirror the engine's own, which an argument's ``type`` names. Sources:
 sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and arg_groups/argparse_actions.py
-of 0.5.23, compared with the same functions of every earlier release. If releases differ, the
-function here accepts the version.
+of 0.5.23, compared with the same functions of every earlier release. A function that differs
+between releases accepts the version here.
 
 A catalogue file has the form ``{"versions": […], "records": {key: [[first, record], [first, last,
 record], …]}}``. A span without ``last`` is open: it extends to the newest version. A new release
-therefore changes only the lines of records that it changes. Keys are sorted, one per line, so the
+therefore changes only the lines of the records that differ. Keys are sorted, one per line, so the
 diff of a regenerated file shows the changes between two releases.
 """
 
@@ -103,8 +103,8 @@ class EngineVariable(Struct, frozen=True):
     """One environment variable of the engine.
 
     ``default`` is None if there is no default or it depends on the machine (``dynamic``). ``read``
-    is False if nothing in the release reads the variable. ``speculative``: it controls speculation,
-    as its name shows or because speculation code reads it.
+    is False if nothing in the release reads the variable. ``speculative`` is True if the name
+    refers to speculation or speculation code reads the variable.
     """
 
     name: str
@@ -123,7 +123,7 @@ def name_of(flag: str) -> str:
 
 
 def is_negation(argument: Argument, flag: str) -> bool:
-    """True for the `--no-` form that argparse adds to a switch."""
+    """True if `flag` is the `--no-` form that argparse adds to a switch."""
     return argument.kind is ArgumentKind.BOOLEAN and flag.startswith("--no-")
 
 
@@ -330,8 +330,8 @@ def _cuda_graph_config(value: str, version: str) -> Any:
 def lora_paths(values: Sequence[str], version: str) -> Any:
     """Return the LoRA paths as LoRAPathAction stores them.
 
-    Before 0.5.1 this is a mapping of names to paths (`name=path`). From 0.5.1 it is a list of
-    paths, and of objects with a name and a path. Raises the same errors as the engine's action.
+    Before 0.5.1 this is a mapping of names to paths (`name=path`). From 0.5.1 it is a list; each
+    item is a path, or an object with a name and a path. Raises the errors of the engine's action.
     """
     if within(version, "<0.5.1"):
         pairs = [value.partition("=") for value in values]
@@ -388,7 +388,7 @@ Record = dict[str, Any]
 
 
 def encode(versions: Sequence[str], records: Mapping[str, Mapping[str, Record]]) -> str:
-    """Return the text of a catalogue file. ``records`` has the records by version, then by key."""
+    """Return the text of a catalogue file. ``records`` maps each version to its records by key."""
     lines = []
     for key in sorted({key for version in versions for key in records[version]}):
         spans = [list(span) for span in _spans(versions, records, key)]
@@ -417,12 +417,12 @@ def _spans(
 
 
 def decode(data: Mapping[str, Any]) -> dict[str, dict[str, Record]]:
-    """Return all records in the data of a file, by version, then by key."""
+    """Return all records of a parsed catalogue file, by version, then by key."""
     return {version: select(data, version) for version in data["versions"]}
 
 
 def select(data: Mapping[str, Any], version: str) -> dict[str, Record]:
-    """Return the records of one version in the data of a file, by key."""
+    """Return one version's records of a parsed catalogue file, by key."""
     place = {known: index for index, known in enumerate(data["versions"])}
     position = place[version]
     found: dict[str, Record] = {}

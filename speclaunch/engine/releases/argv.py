@@ -8,8 +8,8 @@ argparse.
 Building a parser of all arguments takes as long as a complete check of a script. Nearly every
 command line can do without it: its flags match the catalogue exactly, each is followed by the
 number of values that it accepts, and no value begins with a dash. Every other command line, and
-every rejection, goes to argparse. tests/engine/releases/test_plain_flags.py compares both on random
-command lines. Source: argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`,
+every rejection, goes to argparse. tests/engine/releases/test_plain_flags.py compares the two ways
+on random command lines. Source: argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`,
 `_get_values`.
 """
 
@@ -29,7 +29,7 @@ from speclaunch.engine.releases.nearest import nearest
 from speclaunch.engine.releases.renames import CONVERSIONS, REMOVALS, other_names
 
 ANY_NUMBER = 1 << 30
-"""More values than any command line contains."""
+"""A value count that no command line reaches."""
 
 NOT_PLAIN = object()
 """Result for a value that only argparse can accept or reject."""
@@ -185,7 +185,7 @@ def _choice(value: str, argument: Argument, catalogue: Catalogue) -> str:
 
 
 def _taken_by(value: str, argument: Argument) -> list[str]:
-    """Return the releases whose parser accepts this choice."""
+    """Return the releases whose parser accepts `value` for the argument."""
     found = []
     for version in held_versions():
         catalogue = load_catalogue(version)
@@ -230,7 +230,7 @@ class ParsedArgument(Struct, frozen=True):
 
 
 class ArgvProblem(Struct, frozen=True):
-    """An engine error or a hint. `index` is the position of the arg; None if an arg is missing."""
+    """An engine error or a hint. `index` is the arg's position; None for a missing arg."""
 
     index: int | None
     message: str
@@ -553,7 +553,7 @@ def _pieced(
 
 
 def _precedence(problem: ArgvProblem) -> int:
-    """Return an error's rank: argparse classifies all args, parses them, then checks leftovers."""
+    """Return an error's rank in argparse's order: classification, parsing, leftover checks."""
     for place, begin in enumerate(("ambiguous", "argument", "the following", "unrecognized")):
         if problem.message.startswith(begin):
             return place

@@ -91,7 +91,7 @@ class History(Struct, frozen=True):
     """The known versions in which a name exists.
 
     ``spans`` are runs of consecutive versions, as (first, last). ``current``: True if the newest
-    known version has it.
+    known version has the name.
     """
 
     name: str
@@ -161,7 +161,7 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def _near(self) -> dict[tuple[str, int], tuple[str, ...]]:
-        """Cached matches for misspelled flags, because callers repeat the same lookups."""
+        """Cached matches for misspelled flags, by flag and match count."""
         return {}
 
     @cached_property
@@ -189,7 +189,7 @@ class Catalogue(Struct, frozen=True, dict=True):
     def resolve_flag(self, token: str) -> Argument | Ambiguous | UnknownFlag:
         """Return the argument that the engine's parser matches to ``--token`` or ``--token=value``.
 
-        Like argparse, prefers an exact match to a unique prefix.
+        As in argparse, an exact match takes precedence over a unique prefix.
         """
         found = self.full_flag(token)
         return self._by_flag[found] if isinstance(found, str) else found
@@ -213,7 +213,7 @@ class Catalogue(Struct, frozen=True, dict=True):
         return UnknownFlag(token)
 
     def close(self, name: str, count: int = 3) -> tuple[str, ...]:
-        """Return the flags that ``name`` may be a typo of, likeliest first."""
+        """Return up to ``count`` flags that ``name`` may be a typo of, likeliest first."""
         flag = "--" + name_of(name).replace("_", "-")
         if (flag, count) not in self._near:
             self._near[flag, count] = nearest(flag, self._by_flag, count)
@@ -250,7 +250,7 @@ def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion
 
 
 def add_fork(source: Path, directory: Path | None = None, version: str | None = None) -> str:
-    """Return the name under which :func:`load` finds the catalogue of an unreleased engine.
+    """Cache the catalogue of an unreleased engine; return its name for :func:`load`.
 
     ``version`` is the engine's base release, used if the engine states no version. Raises
     :class:`~speclaunch.core.errors.InputError`.
@@ -279,7 +279,7 @@ def load(version: str, directory: Path | None = None) -> Catalogue:
 
 
 def history(name: str) -> History | None:
-    """Return the versions that have a name, alias or destination; None if none does.
+    """Return the versions with an argument of this name, alias or destination; None if none has it.
 
     Only shipped versions count. Reads a small index, without loading any catalogue.
     """
@@ -302,7 +302,7 @@ def released_names() -> frozenset[str]:
 def is_released_variable(name: str) -> bool:
     """True if any shipped version has an environment variable of this name.
 
-    Searches the text of variables.json (one name per line), because parsing takes 5 ms.
+    Searches the text of variables.json (one name per line); parsing it would take 5 ms.
     """
     return f'\n"{name}":'.encode() in _variables_text()
 

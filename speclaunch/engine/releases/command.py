@@ -40,7 +40,7 @@ class VariableReference(Struct, frozen=True):
 
 
 Template = tuple["str | VariableReference", ...]
-"""The parts of a value: texts, and the variables between them."""
+"""A value's parts: literal texts and variable references."""
 
 
 class FromEnvironment(str):
@@ -157,7 +157,7 @@ _SECRET_ARGUMENTS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password
 
 
 class ArgumentProblem(Struct, frozen=True):
-    """A recipe argument that cannot be rendered for this engine version, and the reason."""
+    """A recipe argument that cannot be rendered for an engine version, and the reason."""
 
     name: str
     message: str
@@ -165,7 +165,7 @@ class ArgumentProblem(Struct, frozen=True):
 
 
 class RenderedArgument(Struct, frozen=True):
-    """One server argument as this engine version spells it: `--flag` and its values."""
+    """One server argument as an engine version spells it: `--flag` and its values."""
 
     name: str
     """The argument's name in the newest engine, for comparisons across versions."""
@@ -177,7 +177,7 @@ class RenderedArgument(Struct, frozen=True):
     unset: tuple[str, ...] = ()
     """Unset environment variables that the value needs; empty if the value is known."""
     dest: str = ""
-    """Destination of the argument in this version."""
+    """Destination of the argument in the engine version."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -331,7 +331,7 @@ def _remarks(name: str, argument: Argument, version: str) -> list[str]:
 
 
 def _known(renderer: _Renderer, name: str, value: Any) -> Argument | None:
-    """Return the argument with this name, or with a current name for it; None if there is neither.
+    """Return the argument with this name or its current name; None if the version has neither.
 
     A deprecated name is used if only it accepts the value (0.5.17, server_args.py:8307: the alias
     of `--mamba-radix-cache-strategy` has no choices).

@@ -17,7 +17,7 @@ from speclaunch.engine.releases.catalogue import Catalogue
 from speclaunch.engine.releases.versions import within
 
 SERVE_SINCE = "0.5.5"
-"""The first release with the program `sglang` (entry_points.txt; 0.5.4.post3 has none)."""
+"""The first release with the program `sglang` (entry_points.txt; 0.5.4.post3 does not have it)."""
 _MODEL_TYPE_SINCE = "0.5.10"
 """The first release with `--model-type` (cli/serve.py:16 `_extract_model_type_override`; 0.5.9
 passes every arg to the parser)."""
@@ -71,7 +71,7 @@ class Dispatch(Struct, frozen=True):
 
 
 def dispatch(args: Sequence[str], catalogue: Catalogue, *, certain: bool = True) -> Dispatch:
-    """Return how `sglang serve` of a version reads its args.
+    """Return how a version's `sglang serve` reads its args.
 
     `certain` is False if some args are unknown and one of them may be the model.
     """
@@ -137,12 +137,12 @@ def config_refuses(key: str, catalogue: Catalogue) -> bool:
 
 
 def config_mapping(value: dict[Any, Any], catalogue: Catalogue) -> str:
-    """Return the arg that a mapping in the file becomes."""
+    """Return the arg that a mapping in a `--config` file becomes."""
     return json.dumps(value) if since(catalogue, _JSON_SINCE) else str(value)
 
 
 def _meant(key: str, catalogue: Catalogue) -> list[Argument]:
-    """Return the arguments that the engine matches to a key of the file."""
+    """Return the arguments that the engine matches to a `--config` key."""
     name = key.replace("-", "_")
     by_flag = since(catalogue, _FLAGS_SINCE)
     return [
@@ -170,8 +170,8 @@ to 0.5.23 arg_groups/argparse_actions.py).
 
 
 def _supported(argument: Argument, catalogue: Catalogue) -> bool:
-    """True if `--config` supports the action: store, store_true or, from 0.5.23, any action with a
-    single value."""
+    """True if `--config` supports the argument's action: store, store_true or, from 0.5.23, any
+    action with a single value."""
     kind = argument.kind
     if argument.deprecated and argument.replacement and argument.dest not in _PLAIN:
         return kind is not ArgumentKind.FLAG and since(catalogue, _FLAGS_SINCE)
