@@ -1,8 +1,9 @@
 """Unreleased engines (a fork, a checkout or a nightly), checked against their own arguments.
 
 Such an engine is read in place, never imported. Its catalogue, named `<version>+fork.<mark>`, is
-cached next to those that users add. Rules apply to it by its version, and it is never the newest
-release. Reading takes a second, and is repeated when a file of the engine changes.
+cached next to those that users add. The engine's version determines which rules apply, but the
+engine never counts as the newest release. Reading takes a second, and is repeated when a file that
+declares arguments changes.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ MARK = "+fork."
 """Marker in the name of a fork's catalogue."""
 _FOLDER = "forks"
 _FORMAT = "1"
-"""Format version. A change invalidates older files."""
+"""Version of the file format. A change invalidates cached catalogues."""
 
 Base = Callable[[str], tuple[Mapping[str, Argument], Mapping[str, EngineVariable]]]
-"""Function that returns the arguments by flag and the variables by name of the release that a
-version resolves to."""
+"""Function that resolves a version and returns the release's arguments by flag and variables by
+name."""
 
 
 def file_of(version: str, directory: Path) -> Path:
@@ -63,13 +64,13 @@ def of_judge(name: str) -> str | None:
 
 
 def is_path(text: str) -> bool:
-    """True if a version text is a path on disk."""
+    """True if a version text has the form of a path."""
     return "/" in text or text.endswith((".whl", ".json"))
 
 
 def read_fork(source: Path, directory: Path, base: Base, version: str | None = None) -> str:
-    """Return the name of the catalogue of the engine at `source`. Read the engine unless its
-    catalogue is cached.
+    """Return the catalogue name of the engine at `source`. Read the engine unless its catalogue is
+    cached.
 
     `source` is a `sglang` package, a checkout, a wheel, or a catalogue (JSON). `version` is the
     engine's base release, used if the package states no version. Variables, and whether an argument

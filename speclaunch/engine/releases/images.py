@@ -1,9 +1,9 @@
 """Builds of SGLang: official container images by tag, and forks known by their arguments.
 
-Images are read from the project's release workflow (`.github/workflows/release-docker.yml` and
-`_docker-build-and-publish.yml`) and from tags in published manifests. Up to 0.5.2 every tag had a
-CUDA suffix; `v0.5.3` is the first tag without one. The tag without a suffix contains CUDA 12.9 up
-to 0.5.10, and CUDA 13.0 from 0.5.11 on; from then on `-cu129` contains the older CUDA.
+Image tags come from SGLang's release workflow (`.github/workflows/release-docker.yml` and
+`_docker-build-and-publish.yml`) and published manifests. Up to 0.5.2 every tag had a CUDA suffix;
+`v0.5.3` is the first tag without one. The image without a suffix contains CUDA 12.9 up to 0.5.10,
+and CUDA 13.0 from 0.5.11 on. From 0.5.11 on, the `-cu129` image contains CUDA 12.9.
 
 Arguments of forks are read from each fork's documentation or patch. An argument that a release also
 has does not identify a fork: releases from 0.5.4.post3 on have `--kt-cpuinfer`.
@@ -36,7 +36,7 @@ _NEWER_AMD = ("mi350", "mi355")
 
 
 def official_image(version: str, *, vendor: str = "nvidia", gpu: str = "") -> str | None:
-    """Return a release's image for the GPUs of `vendor`; None unless that is nvidia or amd.
+    """Return a release's image for `vendor` GPUs; None unless `vendor` is nvidia or amd.
 
     `gpu` is the GPU's name in `--hardware`.
     """
@@ -62,7 +62,7 @@ class KnownFork(Struct, frozen=True):
     """Argument prefixes as recipes write them: `kt_`."""
     package: str
     source: str
-    """Documentation of the fork's arguments."""
+    """Source that documents or reports the fork's arguments, as text."""
     algorithms: tuple[str, ...] = ()
     """Values of `speculative_algorithm` that no release has."""
 

@@ -26,7 +26,7 @@ from speclaunch.engine.releases.versions import within
 #: The file made by ``tools/metrics.py``.
 DATA = Path(__file__).resolve().parent / "data" / "metrics.json"
 METRICS_PATH = "/metrics"
-"""Path prefix of the metrics in every release (0.4.6.post5 utils.py and 0.5.23
+"""Path prefix of the metrics endpoint in every release (0.4.6.post5 utils.py and 0.5.23
 utils/common.py:2843, add_prometheus_middleware). An API key does not protect it (0.5.23
 utils/auth.py)."""
 

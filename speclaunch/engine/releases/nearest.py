@@ -17,7 +17,7 @@ _LEAST_SIMILARITY = 0.6
 
 
 def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
-    """Return names close to `word`, likeliest first.
+    """Return up to `count` names close to `word`, likeliest first.
 
     If exactly one known name begins with `word`, ignoring separators (`tp` for `tp_size`,
     `memfraction` for `mem_fraction_static`), return only that name. Otherwise, return the names

@@ -4,8 +4,8 @@ A recipe may use the old or the new name; the command uses the name that the eng
 catalogue states which version has a name. These tables only state which names are equivalent, and
 what replaces a removed argument.
 
-Sources: the released wheels as tools/catalogue.py reads them. A rename requires that the old flag's
-deprecation text names the new flag, or that both flags store to the same destination.
+Sources: the released wheels as tools/catalogue.py reads them. A rename is listed if the old flag's
+deprecation text names the new flag, or if both flags store to the same destination.
 tests/engine/releases/test_renames.py compares each entry with the catalogue.
 
 The catalogue's names differ by version (`tensor_parallel_size` up to 0.5.13, `tp_size` from
@@ -28,7 +28,7 @@ from speclaunch.engine.releases.versions import within
 
 
 class Rename(Struct, frozen=True):
-    """Two names of one server argument, both accepting the same values."""
+    """Two names of one server argument that accept the same values."""
 
     old: str
     new: str
@@ -96,8 +96,8 @@ BORROWED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "enable_ep_moe": ("ep_size", "tp_size"),
     }
 )
-"""Switches that copy the value of one argument to another: the argument set, then the argument
-copied."""
+"""Switches that copy one argument's value to another: the argument that is set, then the argument
+whose value is copied."""
 
 REMOVALS: Mapping[str, str] = MappingProxyType(
     {
@@ -125,7 +125,7 @@ REMOVALS: Mapping[str, str] = MappingProxyType(
         "disable_overlap_cg_plan": "the overlap of 0.4.7 no longer needs a plan",
     }
 )
-"""Removed arguments without an equivalent successor, with the reason."""
+"""Removed arguments without an equivalent successor, each with a reason or a remedy."""
 
 
 class LiveVariable(Struct, frozen=True):
@@ -180,7 +180,7 @@ def dead_variable(name: str, version: str) -> LiveVariable | None:
 
 
 def forwarded_variable(name: str, version: str) -> str | None:
-    """Return the variable that a release derives from `SGL_…`; None if it derives none.
+    """Return the variable that a release derives from `name` (`SGL_…`); None if it derives none.
 
     The prefix becomes `SGLANG_…`, for any suffix (0.5.3 and later, environ.py:218 of 0.5.3, :2299
     of 0.5.23).

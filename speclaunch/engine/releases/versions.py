@@ -23,7 +23,7 @@ class UnknownVersion(InputError):
 
 
 class ResolvedVersion(Struct, frozen=True):
-    """The known version (``held``) used for ``requested``. ``note`` explains a difference."""
+    """The known version (``held``) used for ``requested``. ``note`` explains any difference."""
 
     requested: str
     held: str
@@ -90,7 +90,7 @@ def _plain_key(version: str) -> _PlainKey | None:
 
 @lru_cache(maxsize=1024)
 def _plain_clause(text: str) -> tuple[str, _PlainKey] | None:
-    """Return operator and version of a clause; None if a plain comparison is insufficient."""
+    """Return a clause's operator and sort key; None if a plain comparison is insufficient."""
     text = text.strip()
     operator = next((operator for operator in _COMPARED if text.startswith(operator)), None)
     key = _bound(text[len(operator) :].strip()) if operator is not None else None
@@ -114,7 +114,7 @@ def _bound(version: str) -> _PlainKey | None:
 _CANDIDATES = 1000
 """A number higher than that of any release candidate."""
 _COMPARED = (">=", "<=", "<", ">")
-"""Operators of PEP 440 that are compared here. packaging handles the others (`==`, `~=`,
+"""PEP 440 operators that this module evaluates. packaging handles the others (`==`, `~=`,
 wildcards)."""
 
 

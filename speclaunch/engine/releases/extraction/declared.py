@@ -141,8 +141,7 @@ def _choices(evaluator: SourceEvaluator, choices: Any) -> tuple[Any, ...] | None
 
 
 def _replacement(new_flag: Any, help_text: str, primary: str) -> str | None:
-    """Return the replacement that the action names, else a flag or variable in the help text, or
-    None."""
+    """Return the replacement that the action names, else one from the help text, or None."""
     if isinstance(new_flag, str):
         return new_flag
     if help_text == SUPPRESS:
@@ -190,7 +189,7 @@ def _is_super_init(node: ast.expr) -> bool:
 def _behaviour(
     evaluator: SourceEvaluator, action: ClassValue, keywords: Mapping[str, Any]
 ) -> tuple[bool, bool]:
-    """Return two flags: whether the action stops the engine, and whether it stores anything."""
+    """Return two booleans: whether the action stops the engine, and whether it stores anything."""
     call = evaluator.method(action, "__call__")
     if call is None:
         return False, True
@@ -332,7 +331,7 @@ def _typed(
 def _unwrap_annotated(
     evaluator: SourceEvaluator, field: FieldNode
 ) -> tuple[ast.expr, dict[str, Any]] | None:
-    """Return the type inside ``A[T, …]`` and its ``Arg`` or help text; None without these."""
+    """Return the type inside ``A[T, …]`` and its ``Arg`` keywords or help; None without them."""
     node = field.node.annotation
     if not (isinstance(node, ast.Subscript) and _last_name(node.value) in ("A", "Annotated")):
         return None
@@ -433,7 +432,7 @@ class ArgumentReader(SourceEvaluator):
     def call(
         self, function: Any, positional: list[Any], keywords: dict[str, Any], src: str = ""
     ) -> Any:
-        """Record calls to the parser; evaluate everything else."""
+        """Return the result of a call. Calls to the parser are recorded."""
         if isinstance(function, BoundMethod) and isinstance(function.receiver, _Parser):
             if function.name == "add_argument":
                 return self._add(positional, keywords, src)

@@ -1,4 +1,4 @@
-"""Static evaluator for the constant part of Python: choices, defaults and types.
+"""Static evaluator of constant Python expressions: choices, defaults and types.
 
 It follows names through the package's imports, applies module-level ``+=``, ``.extend`` and
 ``.add``, expands enumerations and runs small functions. Unknown values become an

@@ -1,6 +1,6 @@
 """Reads the arguments and variables of one SGLang release from its source.
 
-:func:`extract` reads an installed package directory or a wheel as text.  SGLang is never imported,
+:func:`extract` reads an installed package directory or a wheel as text. SGLang is never imported,
 so any release can be read on any machine::
 
     release = extract(Path("sglang-0.5.23-….whl"))
@@ -10,13 +10,13 @@ so any release can be read on any machine::
 The result includes the source line and help text of every argument. The shipped catalogue
 (:mod:`speclaunch.engine.releases.catalogue`) omits both.
 
-A read is an attribute load of the name, or the name as a string constant, anywhere except in its
-own declaration. The test is deliberately generous, because "nothing reads it" is reported to users
-as a fact: a name counts as unread only if nothing remains that could be a read.
+A name is read if code outside its declaration loads it as an attribute or contains it as a string
+constant. The test is deliberately generous, because "nothing reads it" is reported to users as a
+fact.
 
-Two uses do not count as reads: a value that only ends up in a field that nothing loads (see
-:func:`_dead_locals`), and a variable that is read only to report its removal. An undeclared
-variable is found by its name alone, in any string or after any ``envs``.
+Two uses do not count as reads: a value stored only in a field that nothing loads (see
+:func:`_dead_locals`), and a variable read only to report its removal. An undeclared variable is
+found by its name alone, in any string or after any ``envs``.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ _CARRIER = ("PortArgs", "init_new")
 
 
 class Usage(Struct):
-    """Names that the server's files read, all variables, and those that control speculation."""
+    """Names that server code reads, all variables, and the variables that control speculation."""
 
     read: set[str] = field(default_factory=set)
     variables: dict[str, DeclaredVariable] = field(default_factory=dict)
@@ -324,7 +324,7 @@ def _scan_variables(
 
 
 def _renames(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str, int]]:
-    """Yield old name, new name and line from tables that copy old variables to new names."""
+    """Yield (old name, new name, line) of the entries in tables that rename variables."""
     for node in nodes:
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
@@ -438,7 +438,7 @@ def _loaded(
 def _dead_locals(tree: ast.Module, dead: frozenset[str]) -> frozenset[ast.AST]:
     """Return the statements that only compute a field in ``dead``, which nothing loads.
 
-    ``--decoupled-spec-*`` (0.5.15 on) are an example: ``PortArgs.init_new`` packs them into
+    For example, ``PortArgs.init_new`` packs the ``--decoupled-spec-*`` flags (from 0.5.15) into
     ``decoupled_spec_ipc_config``, and no code reads that field.
     """
     skipped: set[ast.AST] = set()

@@ -38,7 +38,7 @@ class ExtractError(InputError):
 
 
 class PackageSource:
-    """The source files of one ``sglang`` package, by their path inside the wheel."""
+    """The source files of one ``sglang`` package, by path inside the wheel."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -101,7 +101,7 @@ class PackageSource:
         return self._trees[name]
 
     def parse(self, name: str, text: str) -> ast.Module:
-        """Return the syntax tree of ``text``; raise :class:`ExtractError` with file and line."""
+        """Return the syntax tree of ``text``. Raises ExtractError with file and line."""
         try:
             return ast.parse(text)
         except (SyntaxError, ValueError) as error:
@@ -128,8 +128,8 @@ class PackageSource:
         yield from (name for name in self._native if not _NOT_THE_SERVER.search(name))
 
     def version(self, otherwise: str | None = None) -> str:
-        """Return the release that the package's version file or metadata states; else
-        `otherwise`."""
+        """Return the version from the version file or metadata, else `otherwise`. Raises
+        ExtractError."""
         for name in (f"{PACKAGE}/version.py", f"{PACKAGE}/_version.py"):
             for node in ast.walk(self.tree(name) or ast.Module(body=[], type_ignores=[])):
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
