@@ -6,8 +6,8 @@ regenerated catalogue is byte-identical.
 
 Conversion functions mirror the engine's own, which an argument's ``type`` names. Sources:
 sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and arg_groups/argparse_actions.py
-of 0.5.23, compared with the same functions of every earlier release. A function that differs
-between releases accepts the version here.
+of 0.5.23, compared with the same functions of every earlier release. Functions that differ
+between releases accept the version.
 
 A catalogue file has the form ``{"versions": […], "records": {key: [[first, record], [first, last,
 record], …]}}``. A span without ``last`` is open: it extends to the newest version. A new release

@@ -2,8 +2,7 @@
 
 Such an engine is read in place, never imported. Its catalogue, named `<version>+fork.<mark>`, is
 cached next to those that users add. The engine's version determines which rules apply, but the
-engine never counts as the newest release. Reading takes a second, and is repeated when a file that
-declares arguments changes.
+engine never counts as the newest release. Reading takes a second, and is repeated after a change.
 """
 
 from __future__ import annotations

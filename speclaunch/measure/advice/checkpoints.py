@@ -1,7 +1,7 @@
 """Facts of a checkpoint from all sources on this machine, and its files compared with the engine.
 
-The sources are in order of priority. This module also pulls and compares the facts that a team
-shares in `.speclaunch/models/`.
+The sources are in order of priority. This module also pulls the facts that a team shares
+in `.speclaunch/models/`, and compares them with the hub.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class CheckpointSources(Struct, frozen=True):
 
 
 def sources_of(name: str, sources: Sources) -> CheckpointSources:
-    """Return the facts from every source. `used`: the facts that `lint` and `plan` use."""
+    """Return the facts from every source. `lint` and `plan` use those in `used`."""
     used = find_checkpoint(name, sources, tokenizer=True)
     origin = used.origin if isinstance(used, Checkpoint) else None
     others = tuple(
@@ -179,7 +179,7 @@ def checkpoints_to_pull(
 
 
 def pulled(checkpoint: CheckpointToPull, today: date) -> CheckpointFile:
-    """Return the facts of a checkpoint. Raises HubRefusedError and UnreadableFileError."""
+    """Return a checkpoint's pulled facts. Raises HubRefusedError and UnreadableFileError."""
     if checkpoint.directory is None:
         return fetch_facts(checkpoint.name, revision=checkpoint.revision, today=today)
     return recorded(checkpoint.directory, checkpoint.name, source=DIRECTORY, read=today.isoformat())
@@ -210,7 +210,7 @@ class ComparedFacts(Struct, frozen=True):
 
 
 def check(folder: Path, today: date, *, update: bool = False) -> Iterator[ComparedFacts]:
-    """Yield the comparison of each file of a folder with the hub; `update` rewrites stale files."""
+    """Yield each facts file's comparison with the hub. `update` rewrites stale files."""
     for name in stored_names(folder):
         yield _check(folder, name, today, update=update)
 
@@ -336,7 +336,7 @@ _ALGORITHMS = {
 _UNKNOWN_TARGET = "its target"
 _FILES = ("SPL95",)
 _PAIR = ("SPL95", "SPL406", "SPL407", "SPL408", "SPL409", "SPL410", "SPL411", "SPL416")
-"""Rules that check a draft's files against its target. `_FILES` checks the files alone."""
+"""Rules that check a draft's files against its target. `_FILES` lists rules for the files alone."""
 
 
 class Inspection(Struct, frozen=True):
@@ -346,7 +346,7 @@ class Inspection(Struct, frozen=True):
     target: Checkpoint | None
     engine: str
     algorithm: str | None
-    """Algorithm that the draft is for; None if inspected as a complete model."""
+    """Algorithm that the draft is for; None if the checkpoint is inspected as a complete model."""
     findings: tuple[Finding, ...]
     headers: Mapping[str, TensorHeader]
     loader: str | None

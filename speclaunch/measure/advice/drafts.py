@@ -1,6 +1,6 @@
 """Speculation methods for a target, best supported first, and the listing of `speclaunch drafts`.
 
-`speclaunch init` chooses from them as well.
+`speclaunch init` also chooses from these methods.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from speclaunch.measure.advice.placing import (
 
 
 class SpeculationMethod(StrEnum):
-    """Kinds of speculation; the user sees the values."""
+    """Kinds of speculation. Users see the values."""
 
     MTP = "MTP"
     EAGLE3 = "EAGLE-3"
@@ -91,11 +91,11 @@ class Way(Struct, frozen=True):
     why: str = ""
     """Evidence that the draft fits the target, as text."""
     unusable: str | None = None
-    """Reason why no SGLang release accepts the draft as published; None if some release may."""
+    """Reason why no release accepts the draft as published; None if a release may accept it."""
     since: str = "0"
-    """First release with the algorithm or a loader for the publisher's draft; `0`: all known."""
+    """First release with the algorithm or a loader for the published draft; `0` means any."""
     mode: str | None = None
-    """The only mode of the target that the draft was trained for (`non-thinking`), or None."""
+    """Target mode (`non-thinking`) to which the draft's training was limited, or None."""
     rank: int = 0
     """Rank by confidence in the pair; 0 is the best supported."""
     published: tuple[PublishedAcceptance, ...] = ()
@@ -172,7 +172,7 @@ def _place(way: Way) -> tuple[bool, float, bool, int]:
 
 
 def too_early(way: Way, version: str) -> str | None:
-    """Return a reason if a release is older than the method; otherwise None."""
+    """Return the reason if a release is older than the method, else None."""
     if way.since == "0" or within(version, f">={way.since}"):
         return None
     return f"{way.algorithm} needs SGLang {way.since} or later"
@@ -293,7 +293,7 @@ def _ngram() -> Way:
 
 
 Span = tuple[str, str]
-"""First and last release of a consecutive range."""
+"""First and last release of a range of consecutive releases."""
 
 
 class WayMemory(Struct, frozen=True):
@@ -331,7 +331,7 @@ class ListedWay(Struct, frozen=True):
     changes: tuple[str, ...] = ()
     """Further settings (`name=value`) for the newest release that accepts the method."""
     memory: WayMemory | None = None
-    """Memory cost; None without hardware, or if no release accepts the method."""
+    """Memory cost; None if no hardware is set or no release accepts the method."""
 
     @property
     def newest(self) -> str | None:
@@ -376,7 +376,7 @@ def _is_complete(target: Checkpoint) -> bool:
 
 
 _MOST_OF_A_DRAFT = 8
-"""Layers of the deepest published drafts (DFLASH); no complete model has so few."""
+"""Layer count of the deepest published drafts (DFLASH); complete models have more."""
 
 
 def listing(target: Checkpoint, lookup: Lookup, versions: Sequence[str] = ()) -> DraftListing:
@@ -423,7 +423,7 @@ def _listed_way(way: Way, target: Checkpoint, versions: Sequence[str], lookup: L
 
 
 def _doubts(way: Way, settled: SettledArguments) -> Iterator[str]:
-    """Yield the warnings of all rules, including those that never reject."""
+    """Yield a warning about the draft's mode, then the warnings of all rules."""
     if way.mode is not None:
         yield f"trained for {way.mode} mode; other modes accept fewer draft tokens"
     further = check_rules(settled.plan, warnings_of_the_way()).findings

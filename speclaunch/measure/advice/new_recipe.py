@@ -186,7 +186,7 @@ class NotWrittenError(SpeclaunchError):
 
 
 class RecipeRequest(Struct, frozen=True):
-    """Options for a new recipe, chosen automatically if None."""
+    """Options for a new recipe. None means an automatic choice."""
 
     target: Checkpoint
     version: str
@@ -208,7 +208,7 @@ class RecipeRequest(Struct, frozen=True):
 
 
 class NewRecipe(Struct, frozen=True):
-    """A recipe that was read back without findings."""
+    """A recipe that passed the checks when read back."""
 
     text: str
     way: Way
@@ -313,7 +313,7 @@ def _best(
 
 
 def _unread(request: RecipeRequest, way: Way, why: str) -> str:
-    """Return why the memory is unknown, with the checkpoint to pull if a config is missing."""
+    """Return why memory use is unknown, with the checkpoint to pull if a config is missing."""
     names = {"model_path": request.target.name, **way.arguments}
     facts = request.lookup.facts(request_of(names, {}, request.version))
     for name, found in ((request.target.name, facts.target), (way.draft, facts.draft)):
@@ -360,7 +360,7 @@ def called(way: Way) -> str:
 
 
 def _candidates(request: RecipeRequest) -> Sequence[Way]:
-    """Return the allowed methods, best supported first."""
+    """Return the requested methods, best supported first."""
     if request.way is not None:
         return (request.way,)
     ways = ways_for(request.target)
@@ -419,7 +419,7 @@ def _proven(
 ) -> NewRecipe | str:
     """Return the recipe if it passes when read back, else the reason why it fails.
 
-    Reading back composes and resolves it, runs the rules, and computes its memory.
+    Reading back composes and resolves it, runs the rules, and computes memory use.
     """
     text = text_of(request.target, way, placed, request.hardware, skipped)
     with tempfile.TemporaryDirectory(prefix="speclaunch-init-") as folder:
@@ -447,7 +447,7 @@ def _proven(
 
 
 def file_stem(name: str) -> str:
-    """Return a file name for a target: `llama_3_1_8b_instruct`."""
+    """Return a target's file name without suffix: `llama_3_1_8b_instruct`."""
     short = name.rstrip("/").rpartition("/")[2]
     return "".join(c if c.isalnum() else "_" for c in short.lower()).strip("_") or "recipe"
 

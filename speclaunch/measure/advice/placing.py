@@ -160,9 +160,9 @@ def _put(into: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _followed(finding: Finding, now: Mapping[str, Any], version: str) -> Fix | None:
-    """Return the applicable fix that keeps algorithm, draft and target; None without a fix.
+    """Return the applicable fix that keeps algorithm, draft and target; None if there is none.
 
-    A draft with a shorter context than its target uses the target's context, as in our recipes.
+    A draft with a shorter context than its target uses the target's context, as in shipped recipes.
     The engine allows it, and SPL403 warns about it.
     """
     fix = finding.fix
@@ -244,7 +244,7 @@ _USUAL = (1, 2, 4, 8)
 """GPU counts to try if the hardware sets no count."""
 _GIB = 1 << 30
 LEAST_TOKENS = 8192
-"""Minimum tokens of a KV cache or context; fewer serve only a few short prompts."""
+"""Minimum tokens of a KV cache or context; fewer suffice only for a few short prompts."""
 _MOST_WEIGHTS = 0.8
 """Maximum share of memory for weights; the rest is for KV cache, graphs and activations."""
 TIGHT = "SPL712"
@@ -271,7 +271,7 @@ USUAL = Demand()
 
 
 class PlacedArguments(Struct, frozen=True):
-    """Arguments for a GPU count, their memory, and the reason for each change."""
+    """Arguments for a GPU count, their memory budget, and the reason for each change."""
 
     settled: SettledArguments
     ranks: int
@@ -283,7 +283,7 @@ class PlacedArguments(Struct, frozen=True):
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """All server arguments; `tp_size` only if above 1."""
+        """All server arguments, including `tp_size` if above 1."""
         found = dict(self.settled.arguments)
         if self.ranks == 1:
             found.pop(TP, None)
@@ -344,7 +344,7 @@ class PlacedArguments(Struct, frozen=True):
 class NoPlace(Struct, frozen=True):
     """Reason why a method does not run on the hardware.
 
-    `memory`: true if memory, not a rule, is the reason. `unknown`: true if a fact is missing.
+    `memory`: True if memory, not a rule, is the reason. `unknown`: True if a fact is missing.
     """
 
     why: str
@@ -367,9 +367,9 @@ def place(
 ) -> PlacedArguments | NoPlace:
     """Return the placement on the fewest GPUs that hold a full-context request, or NoPlace.
 
-    It passes the rules and fits in memory. A count that needs reduced settings, such as smaller
-    chunks, is returned only if no larger count holds a request without them. If no count holds the
-    full context, the count with the most KV tokens is returned. The lookup sets the hardware.
+    The placement passes the rules and fits in memory. A count that needs reduced settings, such as
+    smaller chunks, is returned only if no larger count holds a request without them. If no count
+    holds the full context, the count with the most KV tokens wins. The lookup sets the hardware.
     `unknown`: if the budget is unknown, take the fewest GPUs with room for the weight files, or all
     GPUs if the weight size is unknown.
     """
@@ -398,7 +398,7 @@ def place(
 
 
 def _guessed(found: NoPlace, ranks: int, hardware: Hardware) -> PlacedArguments | None:
-    """Return a placement based only on weight size; None if the weights do not fit."""
+    """Return a placement based on weight size; None if it does not fit or a rule objects."""
     settled, budget = found.settled, found.budget
     if settled is None or budget is None or not settled.clean:
         return None
@@ -489,7 +489,7 @@ def _cut_too_far(settled: SettledArguments, demand: Demand) -> str | None:
 def _fitted(
     settled: SettledArguments, ranks: int, lookup: Lookup, demand: Demand
 ) -> PlacedArguments | None:
-    """Return the settings that fit with the least loss, or None if a rule rejects them."""
+    """Return the settings that fit with the least loss; None if none fit or a rule objects."""
 
     def plan_with(changes: Mapping[str, Any]) -> Plan:
         merged = {**settled.arguments, **changes}
@@ -550,12 +550,12 @@ def _supported(
 
 
 def _engines(own: MemoryBudget) -> str:
-    """Return the KV tokens at the engine's own fraction, as text."""
+    """Return the KV tokens at the engine's own fraction as text; empty if it cannot serve."""
     if own.mem_fraction_static is None or not own.fit.may_serve:
         return ""
     return f"; the engine's own {own.mem_fraction_static:g} gives {own.tokens or 0:,}"
 
 
 def in_gib(size: int) -> str:
-    """Return bytes as GiB or MiB text."""
+    """Return a size as GiB or MiB text."""
     return f"{size / _GIB:.1f} GiB" if size >= _GIB / 10 else f"{size / (1 << 20):.0f} MiB"

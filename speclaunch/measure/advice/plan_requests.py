@@ -72,7 +72,7 @@ class PlanComparison(Struct, frozen=True):
 
     @property
     def idle(self) -> tuple[PlanDifference, ...]:
-        """Arguments left at defaults whose difference has no effect."""
+        """Default arguments whose difference has no effect."""
         return tuple(
             difference
             for difference in self.arguments
@@ -90,7 +90,7 @@ class PlanComparison(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Both sides in one line: `R: SGLang 0.5.12 → 0.5.23`."""
+        """Both sides on one line: `R: SGLang 0.5.12 → 0.5.23`."""
         before, after = self.before, self.after
         if before.label == after.label:
             return f"{before.label}: SGLang {before.version} \N{RIGHTWARDS ARROW} {after.version}"
@@ -143,7 +143,7 @@ def compared_in_turn(plans: Sequence[PlannedDeployment]) -> tuple[PlanComparison
 
 
 def head(planned: PlannedDeployment) -> str:
-    """Return a short name of a plan."""
+    """Return a plan's short name."""
     return f"{planned.label} on SGLang {planned.version}"
 
 
@@ -169,9 +169,9 @@ class PlanSide(Struct, frozen=True):
 def with_roles(
     words: Sequence[str], engine: str | None, config_dirs: Sequence[Path]
 ) -> Recipe | None:
-    """Return the recipe if its roles are to be planned together; otherwise None.
+    """Return the recipe if it has several roles to plan together, else None.
 
-    None without several roles, and for several recipes or versions. Raises InputError.
+    Always None for several recipes or versions. Raises InputError.
     """
     named = recipes(words)
     if len(named) != 1 or (engine is not None and len(names(engine)) > 1):
@@ -296,7 +296,7 @@ class OptionUnansweredError(SpeclaunchError):
 
 
 def unanswered(option: str, planned: PlannedDeployment, code: ExitCode) -> OptionUnansweredError:
-    """Return the error for an unanswered `option`."""
+    """Return the error for an `option` without a result."""
     facts = planned.plan.facts
     helps = [] if facts.hardware else ["name the hardware, for example --hardware h100:8"]
     helps += [f"{fact.what}: {fact.help or fact.why}" for fact in facts.unknown]
@@ -309,7 +309,7 @@ def unanswered(option: str, planned: PlannedDeployment, code: ExitCode) -> Optio
 
 
 class RolePlan(Struct, frozen=True):
-    """One role: its number of servers, hosts per server, and the plan of a server."""
+    """A role's number of servers, hosts per server, and plan of one server."""
 
     role: str
     replicas: int
@@ -325,7 +325,7 @@ class RolePlan(Struct, frozen=True):
 
 
 class DeploymentPlan(Struct, frozen=True):
-    """All roles of a recipe at one version. `findings`: cross-role findings."""
+    """A recipe's role plans at one version. `findings`: cross-role findings."""
 
     name: str
     version: str
@@ -339,12 +339,12 @@ class DeploymentPlan(Struct, frozen=True):
 
     @property
     def hosts(self) -> int | None:
-        """Number of hosts of all servers; None if unknown."""
+        """Total number of hosts; None if unknown."""
         return _sum(_product(role.replicas, role.hosts) for role in self.roles)
 
     @property
     def gpus(self) -> int | None:
-        """Number of GPUs of all servers; None if unknown."""
+        """Total number of GPUs; None if unknown."""
         return _sum(_product(role.replicas, role.gpus) for role in self.roles)
 
     @property
