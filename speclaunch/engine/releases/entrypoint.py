@@ -59,8 +59,7 @@ class Dispatch(Struct, frozen=True):
     """The roles that `sglang serve` assigns to its args, as indexes.
 
     `own`: options of `sglang serve` itself, with their values. `model`: the arg used as the model
-    path. `refused`: the errors that prevent a start, each with the index of its arg (None if
-    missing).
+    path. `refused`: the errors that prevent a start, each with its arg's index, or None.
     """
 
     own: frozenset[int] = frozenset()

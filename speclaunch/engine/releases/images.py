@@ -1,4 +1,4 @@
-"""Builds of SGLang: official container images by tag, and forks known by their arguments.
+"""Builds of SGLang: official container images by tag, and forks recognized by their arguments.
 
 Image tags come from SGLang's release workflow (`.github/workflows/release-docker.yml` and
 `_docker-build-and-publish.yml`) and published manifests. Up to 0.5.2 every tag had a CUDA suffix;

@@ -63,7 +63,7 @@ _SCALARS: dict[str, type] = {"int": int, "float": float, "bool": bool}
 
 
 class DeclaredVariable(Struct, frozen=True):
-    """One environment variable, as it is declared or as the code first reads it.
+    """One environment variable, as declared or as first read by the code.
 
     ``dynamic``: the default depends on the machine, and ``default`` is None.
     """
