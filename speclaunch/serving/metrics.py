@@ -1,6 +1,6 @@
-"""Metrics of running engines, read only here, and the sequential test for acceptance drops.
+"""Metrics of running engines, and the sequential test for acceptance drops.
 
-Values of an engine come from `/metrics` or, without it, from `/v1/loads` or the engine's log. The
+An engine's values come from `/metrics` or, without it, from `/v1/loads` or the engine's log. The
 catalogue in the engine library (releases/metrics.py) has the meanings, traps and sources of all
 metrics. Two traps matter here:
 
@@ -396,7 +396,7 @@ class AcceptanceBaseline(Struct, frozen=True):
         return 1 + (self.length - 1) * (1 - EFFECTS[0])
 
     def ratios(self, sample: AcceptanceSample) -> list[float]:
-        """Return an observation's log-likelihood ratio per `EFFECTS` loss; > 0 suggests a drop."""
+        """Return a log-likelihood ratio for each loss in `EFFECTS`; > 0 suggests a drop."""
         accepted = self.length - 1
         uncertain = 2 * math.sqrt(self.variance / self.steps)
         usual = max(1 + accepted * (1 - EFFECTS[0] / 2), self.length - uncertain)
@@ -428,14 +428,14 @@ def learned(samples: Sequence[AcceptanceSample]) -> AcceptanceBaseline | None:
 
 
 class AcceptanceChange(Struct, frozen=True):
-    """A drop of the acceptance length below its baseline, or the return to the baseline."""
+    """A drop in the acceptance length below its baseline, or its recovery."""
 
     is_drop: bool
     baseline: float
     length: float
     """Mean acceptance length of the steps that show the change."""
     steps: int
-    """Verification steps that show the change."""
+    """Number of verification steps that show the change."""
 
     def __str__(self) -> str:
         what = "acceptance length dropped" if self.is_drop else "acceptance length recovered"

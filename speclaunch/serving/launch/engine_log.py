@@ -44,7 +44,7 @@ class Phase(StrEnum):
 
 
 class LogMark(Enum):
-    """Meaning of a log line for the progress of a start."""
+    """Engine event that a log line reports."""
 
     ARGUMENTS = auto()
     BASELINE = auto()
@@ -175,7 +175,7 @@ def may_be_milestone(text: str) -> bool:
 
 
 def mark_of(text: str) -> tuple[LogMark, re.Match[str]] | None:
-    """Return the mark and match of a log line without its header; None if it is no milestone."""
+    """Return the mark and match of a log line without its header; None without a milestone."""
     if may_be_milestone(text):
         for mark, pattern in PATTERNS:
             found = pattern.match(text)
@@ -185,8 +185,8 @@ def mark_of(text: str) -> tuple[LogMark, re.Match[str]] | None:
 
 
 LONGEST = 32_768
-"""Maximum number of characters inspected per line. `server_args=…` has about 20,000, with the
-memory settings near the beginning.
+"""Maximum number of characters inspected per line. The `server_args=…` line has about 20,000,
+with the memory settings near the beginning.
 """
 
 _LONGEST_LINE = 1 << 16
@@ -379,7 +379,7 @@ class Follower:
         return self._rest[-_UNFINISHED_BYTES:].decode(errors="replace")
 
     def close(self) -> None:
-        """Close the file. The next call opens whichever file then has this name."""
+        """Close the file. The next `lines()` reopens the path."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -404,9 +404,7 @@ class Follower:
         return len(parts[-1])
 
     def _rotated(self) -> bool:
-        """True if the name now belongs to a different file. A deleted file without a successor is
-        still read.
-        """
+        """True if the path now names a different file; False if the file was only deleted."""
         assert self._file is not None  # noqa: S101 - for the type checker
         try:
             now = self._path.stat()
@@ -430,8 +428,8 @@ def log_files(log: Path) -> list[Path]:
 
 
 def read_log(log: Path) -> Iterator[str]:
-    """Yield the lines of a log and its rotated files. Of a very long log, yield the beginning and
-    the end.
+    """Yield the lines of a log and its rotated files; only the beginning and the end of a very
+    long log.
     """
     files = log_files(log)
     if not files:
@@ -453,7 +451,7 @@ def read_log(log: Path) -> Iterator[str]:
 
 
 def _read_part(path: Path, offset: int, size: int, *, from_end: bool = False) -> tuple[bytes, bool]:
-    """Return at most `size` bytes after `offset` (`from_end`: the last); True if there are more."""
+    """Return the first or last `size` bytes after `offset`, and True if there are more."""
     try:
         with os.fdopen(open_regular(path)[0], "rb") as file:
             length = file.seek(0, 2)
@@ -528,7 +526,7 @@ def dead_process(lines: Sequence[str]) -> str | None:
 
 
 def describe_exit(code: int | None) -> str:
-    """Describe the exit of an engine that printed no error."""
+    """Describe an exit without an error message. `code`: None if unknown."""
     if code is None:
         return "the engine ended"
     if code < 0:

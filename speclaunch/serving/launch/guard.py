@@ -123,7 +123,7 @@ def reap() -> dict[int, int]:
 
 
 class Log:
-    """Log file of the engine's output, with secrets redacted. A full disk loses only log text.
+    """Log file of the engine's output, with secrets redacted. A full disk costs only log text.
 
     When a file would exceed `most` bytes, it is renamed to `PATH.1`, the previous `PATH.1` to
     `PATH.2`, and so on up to `keep`. A new file is then started.
@@ -346,7 +346,7 @@ class EngineGuard:
 
 
 def boot_seconds() -> float:
-    """Return the seconds of a monotonic clock that also counts while the machine sleeps."""
+    """Return the monotonic time in seconds, including time in suspend."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

@@ -141,7 +141,7 @@ class Journal:
 
         self.directory = directory
         self.error: str | None = None
-        """Error in writing the last event; None if it was written."""
+        """Error from writing the last event; None if it was written."""
         self._redactor = Redactor(secrets)
         self._attempts: list[dict[str, Any]] = []
         self._events: list[dict[str, Any]] = []
@@ -386,8 +386,8 @@ def recall(name: str) -> LastGood | None:
 
 
 def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None) -> None:
-    """Store the changes that served. If there are none, the recipe itself served, so drop the key's
-    settings.
+    """Store the changes that served; without changes, drop the key's settings, because the recipe
+    itself served.
 
     An unwritable disk does not stop the launch; the next launch walks the ladder again.
     """

@@ -1,4 +1,4 @@
-"""Recovery ladder, which chooses the next settings after failed starts or ends recovery.
+"""Recovery ladder: after a failed start, choose the next settings or end recovery.
 
 The result depends only on the recipe's `recovery` section, the deployment and the attempts so far.
 """
@@ -81,7 +81,7 @@ _POOL = 0.05
 _PATIENCE = 2
 """Number of times the fraction is lowered before another setting is stepped."""
 _UNKNOWN_TOO_HIGH, _UNKNOWN_TOO_LOW = 0.7, 0.9
-"""Fractions to try if the previous fraction is unknown."""
+"""Fractions to try if an unknown fraction was too high or too low."""
 
 Step = tuple[Mapping[str, Any], str]
 """All changes to the recipe, and the reason for the new changes."""
@@ -90,7 +90,7 @@ Step = tuple[Mapping[str, Any], str]
 def walk(
     settings: Recovery, predictor: Predictor, seen: Sequence[Observation], tried: set[str]
 ) -> Step | None:
-    """Return the next untried settings in the recipe's `recovery.order`; None if all were tried."""
+    """Return the next untried settings in `recovery.order` and why; None if all were tried."""
     for changes, why in _options(settings, predictor, seen):
         if key(changes) not in tried and _differs(seen[-1], changes):
             return changes, why
@@ -393,8 +393,8 @@ def _remedy(now: Observation) -> str | None:
 
 
 def _instead(found: Sequence[Alternative]) -> str | None:
-    """Return up to three fitting alternatives as text; if none fits, those without changes, or
-    None.
+    """Return up to three fitting alternatives as text. If none fits, return the verdicts on
+    alternatives without changes; None if there are none.
     """
     good = [alternative for alternative in found if alternative.fits]
     if good:

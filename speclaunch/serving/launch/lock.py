@@ -178,9 +178,7 @@ def _resolved(plan: Plan) -> Iterator[tuple[str, Any]]:
 
 
 def _checkpoints(prepared: Prepared, *, verify: bool) -> Iterator[LockedCheckpoint]:
-    """Yield the checkpoints that the engine reads, with hashed files; a checkpoint that is missing
-    on this machine has none.
-    """
+    """Yield the checkpoints that the engine reads, with file hashes if they are on this machine."""
     environment = engine_environment(prepared)
     for role, (argument, revision_argument) in _CHECKPOINTS.items():
         name = prepared.rendered_args.value(argument)

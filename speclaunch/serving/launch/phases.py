@@ -142,7 +142,7 @@ class ProgressBar(Struct, frozen=True):
     total: str
     fraction: float
     left: float | None
-    """Seconds remaining from `at`, as the engine estimates; None without an estimate."""
+    """Seconds remaining from `at`, as estimated by the engine; None without an estimate."""
     at: float
     of_weights: bool
     """True if `fraction` is roughly the loaded share of the weights' bytes."""

@@ -1,4 +1,4 @@
-"""Planner of a launch, in a separate process, so the remaining process is small and ready.
+"""Planner of a launch, in a separate process, so that the remaining process stays small.
 
 ```
 speclaunch ──fork──> planner: command line, recipe, rules, facts, memory budget
@@ -65,7 +65,7 @@ class Attempt(Struct, frozen=True):
     number: int
     changes: Mapping[str, Any] = {}
     rung: Rung | None = None
-    """Rung that led to this attempt; None for the first."""
+    """Rung that led to this attempt; None if none did."""
     steps: tuple[PhaseStep, ...] = ()
     served: bool = False
     diagnosis: Diagnosis | None = None
@@ -138,7 +138,7 @@ class PlannedLaunch(Struct, frozen=True):
     directory: Path
     """Run directory: logs and journal."""
     locks: Mapping[str, str]
-    """Required locks, from lock name to description."""
+    """Descriptions of the required locks, by lock name."""
     header: JournalHeader
     settings: Launch
     restarts: bool
@@ -268,7 +268,7 @@ class ForkedPlanner:
 
 
 def fork_planner() -> ForkedPlanner | None:
-    """Fork. Return None in the planner, which then plans and calls `hand_over`.
+    """Fork; return the planner's handle, or None in the planner, which plans and calls `hand_over`.
 
     Call it while the process has only one thread and few modules.
     """
@@ -338,8 +338,7 @@ class ReopenedPlanner:
 def _answered(
     question: Callable[[], Any], failed: str = "the next attempt could not be planned"
 ) -> Any:
-    """Return the result of `question`, called in a separate process that frees its memory when it
-    ends.
+    """Return the result of `question`, called in a separate process to free its memory.
 
     Raises LaunchError. Its text begins with `failed` unless the process itself states the reason.
     """

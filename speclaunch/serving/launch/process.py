@@ -1,4 +1,4 @@
-"""Processes of a launch: the engine behind its guard, signals, and a detached speclaunch."""
+"""Engine process behind its guard, signals to speclaunch, and a detached speclaunch."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class EngineProcess:
     ) -> None:
         """Start `argv` with exactly `env`; its output is written to the file `log`.
 
-        A log larger than `log_max_bytes` is renamed to `….1`; `log_keep` such files are stored.
+        A log larger than `log_max_bytes` is renamed to `….1`; at most `log_keep` such files remain.
         `secrets` are redacted in the log. `private_files` are deleted when the engine has ended,
         even if speclaunch was killed. The engine is killed at `until` (`guard.boot_seconds`) unless
         `extend` was called before.
@@ -234,7 +234,7 @@ class EngineProcess:
         return not self.running
 
     def pids(self) -> set[int]:
-        """Return the engine's processes, including its guard."""
+        """Return the ids of the engine's processes and its guard."""
         return {self._guard.pid, *guard.descendants(self._guard.pid)}
 
     def close(self) -> None:

@@ -242,10 +242,10 @@ def list_runs(directory: Path | None = None) -> list[Run]:
 
 
 def find_run(name: str, directory: Path | None = None, *, alive: bool = False) -> Run:
-    """Return the launch with that name, process id, port or recipe (the recipe's newest launch).
-    `last`: the newest launch.
+    """Return the launch with this name, process id or port, or the newest launch of this recipe.
 
-    Raises InputError if there is none.
+    `name` may be `last` (the newest launch). `alive`: search only running launches. Raises
+    InputError if none matches.
     """
     runs = [run for run in list_runs(directory) if run.holder is not None or not alive]
     for matches in (
@@ -290,15 +290,15 @@ def prune(keep: int, directory: Path | None = None) -> list[Run]:
 
 
 def _is_run(path: Path) -> bool:
-    """True for a directory of a launch: `20261121-100400-name`."""
+    """True for a run directory, named like `20261121-100400-name`."""
     stamped = re.match(r"\d{8}-\d{6}-.", path.name, re.DOTALL) is not None
     return stamped and path.is_dir() and not path.is_symlink()
 
 
 _FIRST = 20000
 _LAST = 32768
-"""End of the ports to choose from. By default, Linux assigns this and higher ports to outgoing
-connections.
+"""Exclusive end of the ports to choose from. By default, Linux assigns this and higher ports to
+outgoing connections.
 """
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _returned: set[int] = set()

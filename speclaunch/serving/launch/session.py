@@ -114,7 +114,7 @@ def predict_failure(
 
 
 class Session(Struct):
-    """A planned launch. `start` returns the data that it needs to begin."""
+    """A planned launch. `start` returns its initial decisions."""
 
     prepared: Prepared
     facts: Facts
@@ -123,15 +123,15 @@ class Session(Struct):
     """Run directory: logs and journal."""
     smoke: bool = False
     fresh: bool = False
-    """Start from the recipe, ignoring the last known good settings."""
+    """True to start from the recipe, ignoring the last known good settings."""
     exits_after: bool = False
     """True if the process exits after this launch."""
     on_degraded: Path | None = None
     """Program to run when the acceptance length drops."""
     as_configured: bool = False
-    """Start from the recipe, even if its settings are predicted to fail."""
+    """True to start from the recipe, even if its settings are predicted to fail."""
     max_attempts: int | None = None
-    """Override of the recipe's `recovery.max_attempts`; None to use the recipe's."""
+    """Override of the recipe's `recovery.max_attempts`; None to use the recipe's value."""
     lock: LockRequest | None = None
     """Lock to write once the engine has served; None for no lock."""
 
@@ -206,7 +206,7 @@ class Session(Struct):
 
     def known_good(self) -> journal.LastGood | None:
         """Return the last known good settings for this recipe, engine and hardware. None if there
-        are none, if `fresh` is set, if recovery is off, or if ranks share theirs.
+        are none, if `fresh` is set, if recovery is off, or if several ranks agree on settings.
         """
         shared = self.deployment.launch.agreement.directory is not None
         if self.fresh or shared or not self.recovers:
@@ -326,8 +326,8 @@ class Session(Struct):
         return write_lock(self.prepared.changed(changes), self.plan_with(changes), request, changes)
 
     def _usable(self) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Return the last known good settings and messages about them. Both are empty if this
-        engine accepts none.
+        """Return the last known good settings and messages about them. Both are empty if there
+        are none that the engine accepts.
         """
         known = self.known_good()
         if known is None:

@@ -86,7 +86,7 @@ class _Undisturbed:
 
 
 def undisturbed(observer: LaunchObserver) -> LaunchObserver:
-    """Return an observer that survives the loss of its terminal, as the engine must."""
+    """Wrap an observer so that losing its terminal does not stop the engine."""
     return cast("LaunchObserver", _Undisturbed(observer))
 
 
@@ -206,7 +206,7 @@ class EngineSpec(Struct, frozen=True):
 
 
 class Ending(StrEnum):
-    """Kind of end of a launch."""
+    """Kind of end of an engine run."""
 
     FAILED = "failed"
     """The engine never became ready, or does not serve the requested settings."""

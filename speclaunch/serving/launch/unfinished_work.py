@@ -43,7 +43,7 @@ def unfinished(files: Iterable[Path], key: str) -> Iterator[tuple[Path, dict[str
 
 
 def new_folder(home: Path, name: str) -> Path:
-    """Create and return a folder named by the time and `name`. Raises InputError."""
+    """Create and return a folder named after the time and `name`. Raises InputError."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for number in range(100):
         path = home / f"{stamp}-{name}{f'-{number}' if number else ''}"
@@ -92,7 +92,7 @@ class StoredWork(Struct, Generic[Done]):
         *,
         fresh: bool,
     ) -> Self:
-        """Return the newest unfinished work of this kind and key, or new work.
+        """Return the newest unfinished work of this kind and key, or new work (always if `fresh`).
 
         Documents in other formats are ignored. `progress`: initial progress of new work. Raises
         InputError.
@@ -117,7 +117,7 @@ class StoredWork(Struct, Generic[Done]):
 
     @contextmanager
     def resuming(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Report the saved progress with `say` before the block, and if Ctrl-C interrupts it."""
+        """Report the saved progress with `say` before the block, and again after Ctrl-C."""
         if self.progress.saved:
             saved = self.progress.saved
             say(f"resuming {self.directory.name} ({saved} saved; --fresh starts over)")

@@ -82,7 +82,7 @@ class ProbeAnswer(StrEnum):
     BUSY = "busy"
     """The engine cannot accept a request now (429, or 503 for a full queue)."""
     UNFIT = "unfit"
-    """The engine never accepts such requests, so the answer proves nothing."""
+    """The engine never accepts one-token requests, so the answer proves nothing."""
     FAILED = "failed"
     SILENT = "silent"
 
@@ -135,8 +135,8 @@ class Watchdog(Struct):
     settings: Settings
     probe: EngineProbe
     stopped: Callable[[], str | None] = lambda: None
-    """Function that describes a stopped process (SIGSTOP) of the engine, whose log then proves
-    nothing; None if no process is stopped.
+    """Function that describes an engine process stopped by SIGSTOP; None if none is stopped. The
+    log of a stopped engine proves nothing.
     """
     armed: bool = False
     clock: Callable[[], float] = time.monotonic

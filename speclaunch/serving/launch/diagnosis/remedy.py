@@ -28,7 +28,7 @@ class SettingChange(Struct, frozen=True):
     override: str
     """Override for a recipe, with the value if known: `args.max_total_tokens=9`."""
     now: float | None = None
-    """Previous value, if the log shows it."""
+    """Value in the failed start; None if the log does not show it."""
 
 
 def meaning(diagnosis: Diagnosis) -> str:
@@ -60,7 +60,7 @@ def remedy_steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str,
 
 
 def setting_changes(diagnosis: Diagnosis) -> tuple[SettingChange, ...]:
-    """Return the settings to change, most promising first, with a value if the log allows it."""
+    """Return the settings to change, most promising first, with values that the log suggests."""
     if diagnosis.cause is None:
         return ()
     catalogue = _catalogue(diagnosis.version)

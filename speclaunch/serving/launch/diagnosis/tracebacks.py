@@ -24,7 +24,7 @@ _NO_EXCEPTION = re.compile(r"(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL): {
 _OF_REQUESTS = re.compile(
     r"ERROR: +Exception in ASGI|Task exception was never retrieved|Exception in callback"
 )
-"""Text of `logger.exception` above a traceback that the process survives."""
+"""Log messages above the traceback of an exception that the process survives."""
 _HARMLESS = re.compile(
     r"Ignore import error|\[http_server\] Error|Error in |Failed to (?:load|import) |Pyspy failed"
     r"|Dumping requests"
@@ -197,7 +197,7 @@ class Tracebacks:
 
 
 def _is_complete(failure: LogFailure) -> bool:
-    """True for an exception without a message, which no line continues."""
+    """True if the exception has no message that could continue."""
     return not failure.message and failure.raw.rstrip().endswith(failure.kind)
 
 
