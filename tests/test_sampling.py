@@ -105,6 +105,17 @@ def test_a_result_holds_while_nothing_that_the_test_reaches_changes(
     }
 
 
+def test_a_reworded_rule_page_is_no_change(tree: Path) -> None:
+    page = tree / "docs/rules/SPL001.md"
+    page.parent.mkdir(parents=True)
+    texts = ("# SPL001 a\n\nA.\n\n## What it does\nIt reads.\n\n## Sources\n- a", "reads", "- a")
+    digests = []
+    for old in (None, *texts[1:]):
+        page.write_text(texts[0].replace(old, "checks") if old else texts[0])
+        digests.append([own for _, own, _ in changed_tests.read(tree)])
+    assert digests[0] == digests[1] != digests[2]
+
+
 def test_a_move_is_no_change(tree: Path) -> None:
     (tree / "speclaunch/engine/plan/size.py").rename(tree / "speclaunch/engine/plan/sizes.py")
     for user in ("speclaunch/engine/__init__.pyi", "tests/test_size.py"):

@@ -4,8 +4,9 @@
     python tools/changed_tests.py --record   # this tree passed all tests: write tests/tested.txt
 
 A change is a file whose digest is not in tests/tested.txt. The digest of Python code leaves out
-comments, docstrings, positions and the modules that imports name, and the list has no paths: a
-moved or renamed file is no change.
+comments, docstrings, positions and the modules that imports name; that of a rule page covers
+title, summary and sources, all that code reads. The list has no paths: a moved or renamed file is
+no change.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def read(root: Path) -> Iterator[tuple[str, str, ast.Module | None]]:
     for folder, reader in DATA.items():
         for path in sorted((root / folder).rglob("*")):
             if path.is_file():
-                yield reader, _short(path.read_bytes()), None
+                head, _, sections = path.read_bytes().partition(b"\n## What it does")
+                yield reader, _short(head + sections.partition(b"\n## Sources")[2]), None
 
 
 def doors(root: Path) -> list[Path]:
