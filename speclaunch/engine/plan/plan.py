@@ -255,7 +255,7 @@ class Plan(Struct, frozen=True, dict=True):
         """The device (cuda, cpu, npu, xpu, …): the user's value without its index, else the
         hardware's device.
 
-        The engine removes the index from 0.5.11 on (`resolve_device`); earlier releases do not
+        From 0.5.11 on, the engine removes the index (`resolve_device`); earlier releases do not
         support an indexed device. Raises UnknownValueError.
         """
         requested = self.value("device")

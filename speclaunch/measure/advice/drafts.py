@@ -208,7 +208,7 @@ def _own(target: Checkpoint) -> Iterator[Way]:
 
 
 def _published(pair: ModelPair) -> Way:
-    """Return the method for a draft published for the target."""
+    """Return the speculation method that uses a draft published for the target."""
     if pair.algorithm not in _DRAFTED:
         return Way(
             SpeculationMethod.OTHER,

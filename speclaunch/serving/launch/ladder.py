@@ -393,8 +393,8 @@ def _remedy(now: Observation) -> str | None:
 
 
 def _instead(found: Sequence[Alternative]) -> str | None:
-    """Return up to three fitting alternatives as text. If none fits, return the verdicts on
-    alternatives without changes; None if there are none.
+    """Return up to three alternatives that fit, as text. If none fits, return the verdicts on
+    those that change no setting; None without any.
     """
     good = [alternative for alternative in found if alternative.fits]
     if good:

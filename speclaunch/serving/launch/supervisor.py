@@ -461,10 +461,10 @@ class _Run:
         return None if why is None else self._stop(Ending.RECALLED, why)
 
     def _stop(self, ending: Ending, reason: str | None) -> EngineOutcome:
-        """Stop the engine and return the outcome. A second Ctrl-C or SIGTERM ends its grace time.
+        """Stop the engine and return the outcome. A second Ctrl-C or SIGTERM ends the grace time.
 
-        If other ranks stop the engine, the platform's SIGTERM to this rank is its first signal. It
-        does not end the grace time, so the engine may still finish its requests.
+        If other ranks stop the engine, the platform's SIGTERM to this rank counts as the first
+        signal, so the engine may still finish its requests.
         """
         self._observer.stopping(reason or "")
         before = max(len(self._interrupts.received), int(ending is Ending.RECALLED))
