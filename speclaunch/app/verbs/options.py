@@ -192,7 +192,7 @@ ENGINE = option(
     "--engine",
     metavar="VERSION",
     section="Deployment",
-    help="SGLang version to plan for. Default: the recipe's version, else the "
+    help="SGLang version that the plan assumes. Default: the recipe's version, else the "
     "installed one, else the newest known.",
 )
 ENGINE_PYTHON = repeated(

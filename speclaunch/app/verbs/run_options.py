@@ -570,8 +570,8 @@ class BisectOptions(VerbOptions):
         metavar="RATE",
         least=0,
         most=0.4,
-        help="Expected fraction of starts with a wrong result. bisect repeats starts until the two "
-        "versions are 99% certain; with 0, it checks each release once. Default: start each "
+        help="Expected fraction of starts with a wrong result. bisect repeats starts until it is "
+        "99% certain of the two versions; with 0, it checks each release once. Default: start each "
         "release once, and repeat its check until one result leads by four.",
     )
     engine_python = ENGINE_PYTHON

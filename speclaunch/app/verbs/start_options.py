@@ -36,8 +36,8 @@ ASK = option(
     EngineCheckMode,
     "--ask",
     section="Facts",
-    help="Engine check: run the release's own validation without starting the engine. `auto`, "
-    "the default, skips it if that release is not installed; `always` exits 2.",
+    help="Engine check: run the release's own validation without starting the engine. If that "
+    "release is not installed, `auto` (the default) skips the check and `always` exits 2.",
 )
 
 

@@ -416,7 +416,7 @@ def literal_secret(plan: Plan) -> Iterator[Verdict]:
         example = f"{secret.written}: ${{oc.env:NAME}}" if recipe else f'{secret.written}="$NAME"'
         yield Verdict(
             f"the file contains the value of {secret.name}",
-            why="it remains in the repository's history, readable by anyone with access",
+            why="the value remains in the repository's history, readable by anyone with access",
             fix=Fix(f"rotate the secret, and read the new value from the environment ({example})"),
             place=replace(secret.place, column=column, hidden=True),
         )

@@ -146,7 +146,7 @@ def trtllm_mha_tree(plan: Plan) -> Iterator[Verdict]:
         plan, _NAME
     ):  # up to 0.5.14 the argument matters even if no phase uses it
         yield Verdict(
-            f"{_NAME} supports speculative_eagle_topk 1, not {topk}",
+            f"{_NAME} supports only speculative_eagle_topk 1, not {topk}",
             at=("speculative_eagle_topk", BOTH, *reversed(PHASES)),
             why="the engine refuses: trtllm_mha backend only supports topk = 1 for speculative "
             "decoding.",

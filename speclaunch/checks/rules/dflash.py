@@ -595,6 +595,6 @@ def dspark_ragged_options(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{name} has no effect with {_RAGGED_MODE} {mode}",
             at=(name, _RAGGED_MODE),
-            why="the engine logs that it will be a no-op",
+            why="the engine ignores it and logs a warning",
             fix=Fix(f"remove it, or set {_RAGGED_MODE} to compact", set={name: None}, safe=True),
         )

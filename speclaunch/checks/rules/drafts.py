@@ -110,8 +110,8 @@ def draft_context_overwritten(plan: Plan) -> Iterator[Verdict]:
         )
         if plan.in_versions("<0.5.3")
         else (
-            "the engine overwrites the draft's max_position_embeddings; it accepts fewer "
-            "drafted tokens beyond the trained length"
+            "the engine overwrites the draft's max_position_embeddings; beyond the trained "
+            "length the target accepts fewer drafted tokens"
         ),
         fix=Fix(
             f"set context_length to {own}, or monitor the acceptance length of long requests",
@@ -301,7 +301,7 @@ def standalone_vocabulary(plan: Plan) -> Iterator[Verdict]:
     elif checked:
         # tokenizer_path is the target's: a draft worker has no tokenizer, so the engine's
         # comparison compares nothing (0.5.23 managers/tp_worker.py:326, 0.5.15 :280)
-        why = f"the engine compares the sizes; it does not compare the tokenizers: {rejected}"
+        why = f"the engine compares only the sizes, not the tokenizers: {rejected}"
     else:
         why = f"this version does not check it: {rejected}"
     yield Verdict(
@@ -435,7 +435,7 @@ def end_of_context(plan: Plan) -> Iterator[Verdict]:
     if needed <= _SPARE:
         return
     yield Verdict(
-        f"{needed} draft tokens at the end of the context need more than the {_SPARE} spare slots",
+        f"{needed} draft tokens do not fit into the {_SPARE} spare slots at the end of the context",
         at=("speculative_num_draft_tokens", "speculative_algorithm"),
         why="before 0.5.1 a request's row in the token table has context length + 4 slots: a "
         "request that fills the context causes an illegal memory access",

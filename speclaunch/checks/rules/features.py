@@ -70,7 +70,7 @@ def cpu_graph(plan: Plan) -> Iterator[Verdict]:
             at=("enable_torch_compile", "speculative_algorithm"),
             why="the engine stops: AssertionError: CPUGraphRunner does not support speculative "
             "inference yet.",
-            fix=Fix("remove it", set={"enable_torch_compile": None}, safe=True),
+            fix=Fix("remove enable_torch_compile", set={"enable_torch_compile": None}, safe=True),
         )
 
 
@@ -132,7 +132,7 @@ def missing_companion(plan: Plan) -> Iterator[Verdict]:
                 f"{row.name} needs {row.needs}",
                 at=(row.name,),
                 why=f"the engine refuses: {row.engine_message}",
-                fix=Fix(f"set {row.needs}, or remove {row.name}", set={row.name: None}),
+                fix=Fix(f"remove {row.name}, or use {row.needs}", set={row.name: None}),
             )
 
 

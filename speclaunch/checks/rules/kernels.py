@@ -315,7 +315,7 @@ def all_to_all(plan: Plan) -> Iterator[Verdict]:
             "the all-to-all backend pplx does not work with deepep_mode normal",
             "moe_a2a_backend='pplx' only supports low-latency mode",
             (_BACKEND, "deepep_mode"),
-            Fix("remove it", set={"deepep_mode": None}),
+            Fix("remove deepep_mode", set={"deepep_mode": None}),
         )
 
 
@@ -333,7 +333,7 @@ def _attention(plan: Plan, backend: str) -> Iterator[Verdict]:
             f"ranks, not {ranks}",
             f"{backend} MoE A2A is only supported with --attn-dp-size equal to --tp-size",
             (_BACKEND,),
-            Fix("set moe_a2a_backend to deepep, or attn_dp_size to tp_size"),
+            Fix("set moe_a2a_backend to deepep, or run DP attention on all ranks"),
         )
     if backend == "pplx" and ranks < 2:
         yield refused(

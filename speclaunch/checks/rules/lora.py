@@ -27,7 +27,7 @@ def lora_speculation(plan: Plan) -> Iterator[Verdict]:
             at=names,
             why="the engine refuses: Currently LoRA is only compatible with NGRAM speculative "
             "decoding.",
-            fix=Fix("use NGRAM, or SGLang 0.5.19 or later, which serves adapters with EAGLE, too"),
+            fix=Fix("use NGRAM, or SGLang 0.5.19 or later, which also serves adapters with EAGLE"),
         )
         return
     if plan.algorithm not in _TARGET_ONLY:

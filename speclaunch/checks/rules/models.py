@@ -190,8 +190,8 @@ def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
     beyond = [layer for layer in named if layer > last]
     if not beyond:
         return
-    several = f"layer {', '.join(map(str, beyond))}"
-    has = f"but the target has {layers}"
+    several = " and ".join(f"layer {layer}" for layer in beyond)
+    has = f"but the target has {layers} layers"
     if max(beyond) < layers:
         has = f"but the last of the target's {layers} layers (number {layers - 1}) is not captured"
     yield Verdict(
@@ -243,7 +243,7 @@ def eagle3_small_target(plan: Plan) -> Iterator[Verdict]:
         return
     fails = len(captured) > 1
     yield Verdict(
-        f"EAGLE3 needs three different target layers, but finds {len(captured)} among {layers}",
+        f"EAGLE3 needs three different target layers, but finds {len(captured)} in {layers} layers",
         at=("model_path", "speculative_algorithm"),
         why="the draft receives too few hidden states and the first prefill fails"
         if fails
@@ -502,7 +502,8 @@ def shared_heads(plan: Plan) -> Iterator[Verdict]:
         heads, shared = checkpoint.num_attention_heads, checkpoint.num_key_value_heads
         if heads and shared and heads % shared:
             yield Verdict(
-                f"{heads} heads of {checkpoint.name} are not a multiple of {shared} KV heads",
+                f"the {heads} attention heads of {checkpoint.name} are not a multiple of its "
+                f"{shared} KV heads",
                 at=(name,),
                 why="each KV head must serve the same number of heads; attention fails on the "
                 "first tokens",

@@ -298,7 +298,7 @@ def _tree(tokens: int, topk: int, steps: int | None) -> str | None:
         f"a tree has at most {_MOST_TOKENS}": tokens <= _MOST_TOKENS,
         f"topk {topk} allows at most {_MOST_SLOTS // topk}": tokens * topk <= _MOST_SLOTS,
         f"{steps} steps with topk {topk} draft at most {capacity}": tokens <= capacity,
-        f"{steps} steps with topk {topk} keep {topk * (steps - 1) + 2}": tokens - 1
+        f"{steps} steps with topk {topk} keep at most {topk * (steps - 1) + 2}": tokens - 1
         <= topk * (steps - 1) + 1,
     }
     broken = next((limit for limit, holds in limits.items() if not holds), None)

@@ -79,7 +79,7 @@ def partial_parameters(plan: Plan) -> Iterator[Verdict]:
         f"speculative_num_steps is not set, unlike {' and '.join(explicit)}",
         at=tuple(explicit),
         why="without speculative_num_steps the engine chooses all three values, but stops with "
-        "a bare AssertionError if another is set",
+        "a bare AssertionError if one of the other two is set",
         fix=_fix(plan),
     )
 
@@ -110,7 +110,8 @@ def steps_without_topk(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"speculative_num_steps {steps} needs speculative_eagle_topk",
         at=("speculative_num_steps",),
-        why="the engine sets topk only if speculative_num_steps is missing, too; else it fails: "
+        why="the engine sets topk only if speculative_num_steps is also missing; otherwise it "
+        "fails: "
         + (
             "'>' not supported between instances of 'NoneType' and 'int'"
             if plan.in_versions(">=0.5.2")

@@ -115,7 +115,8 @@ def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
         return
     explicit, ranks = plan.is_set(_RUNNING), attention_ranks(plan)
     yield Verdict(
-        f"graphs are requested for up to {largest} requests, but at most {running} run",
+        f"CUDA graphs are requested for up to {largest} requests, but at most {running} run at "
+        "once",
         at=sizing,
         why=f"each of {ranks} ranks runs its share of max_running_requests; larger sizes are not "
         "captured"

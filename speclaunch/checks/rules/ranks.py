@@ -341,7 +341,7 @@ def _ranks(commands: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
             Verdict(
                 f"two hosts of one server have node_rank {rank}",
                 place=place_of(second, (RANK, NODES)),
-                why="the second host is refused, or both wait for a missing rank",
+                why="the engine refuses the second host, or both hosts wait for a missing rank",
                 fix=Fix("number the hosts from 0"),
                 others=(place_of(first, (RANK, NODES)),),
             ),

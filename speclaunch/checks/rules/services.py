@@ -360,8 +360,8 @@ def lone_restart(plan: Plan) -> Iterator[Verdict]:
     if hosts(plan) < 2:
         return
     why = (
-        "the other ranks keep their old connections: a restarted rank waits at dist_init_addr "
-        "for all of them, and they hang until their watchdog ends them"
+        "a restarted rank waits at dist_init_addr for all other ranks; those keep their old "
+        "connections and hang until their watchdog ends them"
     )
     if group.platform in _EACH_ALONE:
         yield Verdict(
@@ -448,9 +448,8 @@ def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                     members[0],
                     Verdict(
                         f"the file contains the value of --{name} of the router {router.name}",
-                        why=(
-                            "it remains in the repository's history, readable by anyone with access"
-                        ),
+                        why="the key remains in the repository's history, readable by anyone with "
+                        "access",
                         fix=Fix("rotate the exposed key, and read the new key from a secret"),
                         place=replace(written.place, hidden=True),
                     ),

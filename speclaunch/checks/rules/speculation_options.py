@@ -58,13 +58,14 @@ def adaptive_steps(plan: Plan) -> Iterator[Verdict]:
         return
     nearest = min(candidates, key=lambda candidate: (abs(candidate - steps), candidate))
     yield Verdict(
-        f"speculative_num_steps {steps} is not one of the steps of adaptive speculation "
-        f"{candidates}",
+        f"speculative_num_steps {steps} is not one of the candidate steps of adaptive "
+        f"speculation: {candidates}",
         at=("speculative_num_steps", "speculative_adaptive"),
         why=f"the engine refuses: --speculative-num-steps={steps} is not in the adaptive config "
         f"candidate_steps {candidates}",
         fix=Fix(
-            f"set it to {nearest}, or list the candidates in speculative_adaptive_config",
+            f"set it to {nearest}, or add {steps} to the candidate_steps of "
+            "speculative_adaptive_config",
             set={"speculative_num_steps": nearest, "speculative_num_draft_tokens": None},
         ),
     )
@@ -121,7 +122,7 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
         yield (
             f"does not work with {' and '.join(f'{n} {plan.value(n)}' for n in relaxed)}",
             tuple(relaxed),
-            "it is incompatible with the accept thresholds, which it would ignore",
+            "rejection sampling ignores the accept thresholds, so they cannot be combined",
             dict.fromkeys(relaxed),
         )
     if plan.value("enable_deterministic_inference") and _is_nondeterministic(plan):
@@ -261,14 +262,14 @@ def draft_window_size(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{plan.written_name(_WINDOW)} {window} is not positive",
             at=(_WINDOW,),
-            why=f"the engine refuses: it must be positive, got {window}.",
+            why=f"the engine refuses a size below 1, got {window}",
             fix=Fix("remove it: the draft then attends to the entire context", set={_WINDOW: None}),
         )
     if sink is not None and int(sink) < 0:
         yield Verdict(
             f"{_SINK} {sink} is negative",
             at=(_SINK,),
-            why=f"the engine refuses: it must be non-negative, got {sink}.",
+            why=f"the engine refuses a negative size, got {sink}",
             fix=Fix("remove it", set={_SINK: None}),
         )
     elif sink is not None and window is None:
@@ -344,8 +345,8 @@ def draft_moe_runner(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{requested} serves adapters, but a draft has none",
             at=(_DRAFT_MOE_RUNNER_NAME,),
-            why="the engine refuses: it is not supported: the LoRA MoE runner serves adapter "
-            "traffic on the target model",
+            why="the engine refuses this runner: the LoRA MoE runner serves adapter traffic on "
+            "the target model",
             fix=Fix(
                 "remove it: the engine then chooses a runner", set={_DRAFT_MOE_RUNNER_NAME: None}
             ),
@@ -378,8 +379,8 @@ def greedy_verification_on_amd(plan: Plan) -> Iterator[Verdict]:
         return
     fixable = plan.in_versions(">=0.5.21") and plan.algorithm == "EAGLE"
     remedy = (
-        "set speculative_eagle_topk to 1 without token map, relaxed thresholds and deterministic "
-        "inference: the engine then samples by rejection"
+        "set speculative_eagle_topk to 1, and remove the token map, relaxed thresholds and "
+        "deterministic inference: the engine then uses rejection sampling"
         if fixable
         else "serve sampled requests without speculation, or send temperature 0"
     )

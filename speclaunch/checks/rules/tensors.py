@@ -265,8 +265,8 @@ def token_map(plan: Plan) -> Iterator[Verdict]:
         yield _verdict(
             f"d2t maps {twice} of the draft's {len(tokens)} tokens to a target token that is "
             "already mapped",
-            "the engine adds each entry's index to it; the draft then proposes wrong tokens, and "
-            "the target rejects them",
+            "the engine adds each entry's index to its value; the draft then proposes wrong "
+            "tokens, and the target rejects them",
         )
         return
     known = _ids(found, "t2d")
