@@ -239,8 +239,9 @@ class PullOptions(VerbOptions):
         Path,
         "--into",
         metavar="DIR",
-        help="Directory to write to. Default: the nearest `.speclaunch/models` at or above the "
-        "recipe, else at or above the working directory. If none exists, creates one.",
+        help="Directory to write to. Default: the nearest `.speclaunch/models` at or above "
+        "your recipe file or, without one, the working directory. If none exists, it is created "
+        "there.",
     )
     config_dir = CONFIG_DIR
 
@@ -305,7 +306,7 @@ class CopyOptions(VerbOptions):
     """The options of `speclaunch recipes cp`."""
 
     name = required(str, help="Name of the recipe.")
-    dest = required(Path, help="File to write, or directory to write it to.")
+    dest = required(Path, help="File or directory to copy to.")
     overwrite = flag("--overwrite", aliases=("--force",), help="Replace an existing file.")
     config_dir = CONFIG_DIR
 
@@ -404,7 +405,7 @@ class JudgeAddOptions(VerbOptions):
 class JudgeRemoveOptions(VerbOptions):
     """The options of `speclaunch engine judge rm`."""
 
-    name = required(str, metavar="NAME", help="Name of the judge, as listed by `ls`.")
+    name = required(str, metavar="NAME", help="Name of the judge, as listed by `engine judge ls`.")
 
 
 class ExplainOptions(VerbOptions):
@@ -479,4 +480,4 @@ class AdvisoriesUpdateOptions(VerbOptions):
 class LspOptions(VerbOptions):
     """The options of `speclaunch lsp`."""
 
-    stdio = flag("--stdio", help="Ignored. Accepted because some editors pass it.")
+    stdio = flag("--stdio", help="Ignored. Some editors pass it.")

@@ -192,7 +192,7 @@ ENGINE = option(
     "--engine",
     metavar="VERSION",
     section="Deployment",
-    help="SGLang version that the plan assumes. Default: the recipe's version, else the "
+    help="Expected SGLang version of the engine. Default: the recipe's version, else the "
     "installed one, else the newest known.",
 )
 ENGINE_PYTHON = repeated(
@@ -209,7 +209,7 @@ ENGINES = option(
     metavar="VERSION[,VERSION…]",
     section="Deployment",
     help="SGLang versions to check: numbers, `installed`, or the path of a package, checkout or "
-    "wheel. Default: the recipe's version, else the installed one, else the newest known.",
+    "wheel. Default: the deployment's version, else the installed one, else the newest known.",
 )
 FORCE = flag("--force", section="Output", help="Write the result even if the rules find errors.")
 HARDWARE = option(
@@ -217,7 +217,8 @@ HARDWARE = option(
     "--hardware",
     metavar="NAME[:COUNT]",
     section="Deployment",
-    help="Hardware to run on, for example h100-80gb:8, rtx4090 or cpu. Default: the recipe's.",
+    help="Hardware of the engine, for example h100-80gb:8, rtx4090 or cpu. Default: the "
+    "deployment's.",
 )
 IGNORE = repeated(
     str,

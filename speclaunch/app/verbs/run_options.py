@@ -147,7 +147,8 @@ class DiagnoseOptions(VerbOptions):
         str,
         "--engine",
         metavar="VERSION",
-        help="SGLang version that wrote the log. Default: inferred from its text.",
+        help="SGLang version that wrote the log. Default: the launch's version, else "
+        "inferred from the log.",
     )
     output_format = OUTPUT_FORMAT
 
@@ -280,8 +281,8 @@ class BenchOptions(VerbOptions):
         "--blocks",
         least=0,
         section="Rounds",
-        help="Split the rounds of each side into N blocks, with one engine running at a time. 0 "
-        "runs both engines at once. Default: 0 on a CPU, else 2 (with --starts: 1 per start).",
+        help="Split the rounds of each start into N blocks, with one engine running at a time. 0 "
+        "runs both engines at once. Default: 0 on a CPU, else 2 for one start and 1 for several.",
     )
     starts = option(
         int,
@@ -385,7 +386,8 @@ class ProveOptions(VerbOptions):
         least=0,
         default=0,
         section="Load",
-        help="Also sample N answers per prompt at temperature 1 and compare the token frequencies.",
+        help="Also sample N answers per prompt (first 8 prompts) at temperature 1 and compare the "
+        "token frequencies.",
     )
     requests = flag(
         "--requests",
@@ -418,9 +420,8 @@ class TuneOptions(VerbOptions):
         "--objective",
         metavar="OBJECTIVE",
         default="latency",
-        help="`latency` (one request at a time), `throughput@N` (N concurrent requests, or "
-        "several: `throughput@1,8,32`), or `goodput@N:ttft=MS,tpot=MS` (requests within these "
-        "latency limits).",
+        help="`latency` (one request at a time), `throughput@N` or `throughput@N,…` (N concurrent "
+        "requests), or `goodput@N:ttft=MS,tpot=MS` (requests within these latency limits).",
     )
     workload = option(
         str,
@@ -484,7 +485,7 @@ class TuneOptions(VerbOptions):
         aliases=("--output-file",),
         metavar="FILE",
         section="Output",
-        help="Write the tuned recipe to FILE and leave the original unchanged.",
+        help="Like --write, but write to FILE and leave the recipe unchanged.",
     )
     adaptive_config = option(
         Path,
@@ -515,7 +516,7 @@ class SweepOptions(VerbOptions):
         str,
         metavar="RECIPE[,RECIPE…] [key=value,value…]…",
         help="Recipes and Hydra overrides with several values, for example `a,b`, `range(1,4)` "
-        "or `glob(eagle*)`. hydra/launcher=joblib selects the job launcher.",
+        "or `glob(eagle*)`. `hydra/launcher=joblib` runs jobs in parallel.",
     )
     plan = flag("--plan", help="Plan each job. Start nothing.")
     dry_run = flag("--dry-run", help="List the jobs, and why any are refused. Run none.")
@@ -529,8 +530,8 @@ class SweepOptions(VerbOptions):
         Path,
         "--directory",
         metavar="DIR",
-        help="Directory of the sweep. Default: a directory in speclaunch's home, derived from "
-        "the arguments. On a cluster, use storage that all nodes share.",
+        help="Directory of the sweep. Default: one per set of arguments, in speclaunch's "
+        "home. On a cluster, use storage that all nodes share.",
     )
     retry = flag("--retry", help="Rerun failed and refused jobs.")
     config_dir = CONFIG_DIR

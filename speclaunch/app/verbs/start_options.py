@@ -36,8 +36,9 @@ ASK = option(
     EngineCheckMode,
     "--ask",
     section="Facts",
-    help="Engine check: run the release's own validation without starting the engine. If that "
-    "release is not installed, `auto` (the default) skips the check and `always` exits 2.",
+    help="Engine check: run the release's own validation without starting the engine. If no "
+    "validator of that release is available, `auto` (the default) skips the check and `always` "
+    "exits 2.",
 )
 
 
@@ -287,7 +288,8 @@ class UpgradeOptions(VerbOptions):
         str,
         is_required=True,
         metavar="RECIPE [key=value]… | PATH…",
-        help=f"{OVERRIDES.help} Or scripts, manifests and directories, for a table of deployments.",
+        help="Recipe (`recipe=NAME`, `NAME` or the path of a YAML file) with Hydra overrides, or "
+        "scripts, manifests and directories.",
     )
     to = required(str, "--to", metavar="VERSION", help="SGLang version to move to.")
     source = option(
@@ -295,7 +297,7 @@ class UpgradeOptions(VerbOptions):
         "--from",
         metavar="VERSION",
         help="Current SGLang version. Default: the recipe's or image's version, else the "
-        "installed one. For a command without an image: the newest that accepts it.",
+        "installed one. For a command without an image: the newest version that accepts it.",
     )
     run = flag(
         "--run",

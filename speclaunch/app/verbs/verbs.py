@@ -226,8 +226,8 @@ VERBS = (
         "start_options:UpgradeOptions",
         "Show on one page whether a deployment can move to another engine version.\n\nCompares "
         "the command, effective arguments, memory, rule errors and known bugs; with --run, also "
-        "the behavior of both versions. The verdict is `safe` (exit 0), `differs`, `not safe` "
-        "or `unknown` (exit 1). For files and directories, prints one table.",
+        "the behavior of both versions. Exits 0 if the verdict is `safe`, 1 if it is "
+        "`differs`, `not safe` or `unknown`. Prints one table for several deployments.",
         "recipe=eagle3_llama8b --to 0.5.23 --hardware h100",
     ),
     Verb(
@@ -300,7 +300,7 @@ VERBS = (
                 "change_options:AdvisoriesCheckOptions",
                 "Show the known bugs that affect each server.\n\n"
                 "Also lists bugs that a missing fact leaves undecided. Exits 1 if a bug "
-                "has error severity.",
+                "of error severity affects a server.",
                 "recipe=eagle3_llama8b --engine 0.5.12,0.5.23 --hardware h100",
             ),
             Verb(
@@ -315,7 +315,7 @@ VERBS = (
                 "advisories:update",
                 "change_options:AdvisoriesUpdateOptions",
                 "Store newer advisories.\n\nReads a file, directory or https address, and checks "
-                "schema and SHA-256 checksum. No other command fetches advisories.",
+                "its schema and SHA-256 checksum. No other command fetches advisories.",
                 "advisories.json",
             ),
         ),
@@ -361,7 +361,7 @@ VERBS = (
                 "ls",
                 "recipes:list_recipes",
                 "change_options:RecipesOptions",
-                "List the recipes with a one-line description.",
+                "List each recipe with a one-line description.",
             ),
             Verb(
                 "cp",
@@ -468,8 +468,8 @@ VERBS = (
                 "inspect",
                 "models:inspect",
                 "change_options:InspectOptions",
-                "Check that a checkpoint has the tensors that the engine loads.\n\nReads only "
-                "file headers.",
+                "Check that a checkpoint has the tensors that the engine loads.\n\nReads at "
+                "most 32 MiB of the weights.",
                 "path/to/draft --target meta-llama/Llama-3.1-8B-Instruct",
             ),
             Verb(
@@ -513,7 +513,7 @@ VERBS = (
         "completion",
         "integrations:completion",
         "integrations:CompletionOptions",
-        "Print the shell script that completes verbs, options, recipes and overrides.",
+        "Print the shell script that completes commands, options, recipes and overrides.",
         "bash > ~/.local/share/bash-completion/completions/speclaunch",
     ),
 )
