@@ -56,7 +56,7 @@ def _meant_as_recipe(words: list[str]) -> None:
     ours = (recipes_dir() / f"{name}.yaml").is_file()
     if ours or (name.endswith(".yaml") and Path(name).is_file()):
         command = shlex.join(["speclaunch", DEFAULT, *words])
-        raise InputError(f"{name} is a recipe, not a verb", help=f"launch it: {command}")
+        raise InputError(f"{name} is a recipe, not a command", help=f"launch it: {command}")
 
 
 class _Command(TyperCommand):
@@ -145,7 +145,7 @@ def _require_no_typo(args: list[str], verbs: list[str]) -> None:
     from speclaunch.deployments import recipe_names
 
     if word not in recipe_names(()):
-        raise InputError(f"{word} is neither a recipe nor a verb of bench", help=near)
+        raise InputError(f"{word} is neither a recipe nor a command of bench", help=near)
 
 
 app = typer.Typer(

@@ -566,7 +566,7 @@ def misspelled_verb(words: Sequence[str]) -> Problem | None:
     if not close:
         return None
     help_ = f"did you mean `speclaunch {' '.join((close[0], *words[1:]))}`?"
-    return Problem(f"unknown verb {first!r}", help=help_)
+    return Problem(f"unknown command {first!r}", help=help_)
 
 
 _MULTIRUN = ("-m", "--multirun")

@@ -247,11 +247,11 @@ def uno_parallelism(plan: Plan) -> Iterator[Verdict]:
     for names, size in spread.items():
         if size != 1:
             yield Verdict(
-                f"UNO runs on one GPU, not with {names[0]} {size}",
+                f"UNO runs each replica on one GPU, not with {names[0]} {size}",
                 at=names,
                 why="the engine refuses: UNO requires TP=PP=1, and does not support DP attention "
                 "or context parallelism.",
-                fix=Fix("remove it", set=dict.fromkeys(names)),
+                fix=Fix(f"remove {', '.join(names)}", set=dict.fromkeys(names)),
             )
 
 

@@ -86,7 +86,7 @@ def impossible_port(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{name} is {value}; ports are 1 to {_HIGHEST}",
             at=(name,),
-            why="the server fails when it binds the port, after the model is loaded",
+            why="the server fails when it binds the port",
             fix=Fix(f"set a free port below {_HIGHEST + 1}", set={name: None}),
         )
 
