@@ -39,12 +39,14 @@ def test_a_broken_verification_is_found_also_after_ctrl_c(
     asked = broken(tmp_path, makes_wrong=True)
     begun = marked.begin(*asked)
     assert begun.stderr is not None
+    seen = []
     for line in begun.stderr:
+        seen.append(line)
         if "answers at concurrency 1 " in line:
             break
     begun.send_signal(signal.SIGINT)
     _, told = begun.communicate(timeout=120)
-    assert begun.returncode == 130
+    assert begun.returncode == 130, "".join([*seen, told])
     assert marked.left() == []
     assert "interrupted: engines stopped" in told
     (folder,) = first_home.glob("proofs/*")
