@@ -396,7 +396,7 @@ _POOL = "speculative_domino_candidate_pool_size"
 
 @rule("SPL614")
 def domino_runtime(plan: Plan) -> Iterator[Verdict]:
-    """Report a Domino draft without CUDA, bfloat16 or a shared vocabulary."""
+    """Report a Domino draft with an unsupported device, dtype, vocabulary or pool."""
     if dflash_config(plan).get("projector_type") != "domino":
         return
     for what, name, value in _unmet(plan):

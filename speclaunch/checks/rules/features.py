@@ -29,7 +29,7 @@ from speclaunch.engine import (
 
 @rule("SPL235")
 def weight_cache(plan: Plan) -> Iterator[Verdict]:
-    """Report a draft with the weight cache, which cannot store drafts."""
+    """Report speculation with the weight cache, which cannot store drafts."""
     mode = plan.value("weight_cache_mode")
     if mode == "off" or plan.algorithm is None:
         return

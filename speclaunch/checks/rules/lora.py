@@ -16,7 +16,7 @@ _RAGGED = "SGLANG_RAGGED_VERIFY_MODE"
 
 @rule("SPL231")
 def lora_speculation(plan: Plan) -> Iterator[Verdict]:
-    """Report LoRA with an algorithm that does not support adapters."""
+    """Report LoRA with speculation that does not support adapters."""
     if not serves_adapters(plan) or plan.algorithm in (None, "NGRAM"):
         return
     names = ("lora_paths", "enable_lora", "speculative_algorithm")

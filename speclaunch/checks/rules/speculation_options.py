@@ -322,7 +322,7 @@ _SKIP_SWITCH = "speculative_skip_dp_mlp_sync"
 
 @rule("SPL118")
 def skip_mlp_sync(plan: Plan) -> Iterator[Verdict]:
-    """Report `speculative_skip_dp_mlp_sync` with an algorithm other than EAGLE."""
+    """Report `speculative_skip_dp_mlp_sync` without EAGLE."""
     if plan.user_value(_SKIP_SWITCH) and plan.algorithm != "EAGLE":
         yield Verdict(
             f"{_SKIP_SWITCH} does not work with {plan.algorithm or 'no speculative algorithm'}",

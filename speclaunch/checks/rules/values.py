@@ -281,7 +281,7 @@ def context_of(checkpoint: Checkpoint | None, plan: Plan) -> int | None:
 def context_overwritten(plan: Plan) -> bool:
     """True if this engine continues with a context longer than the model's own.
 
-    The variable `OVERWRITE` is on by default up to 0.4.10. Up to 0.5.2 only `true` and `1` enable
+    The variable `OVERWRITE` is on by default before 0.5.1. Up to 0.5.2 only `true` and `1` enable
     it (utils.py get_bool_env_var). SGLang's own CI also continues (configs/model_config.py), with
     `yes` and `y` from 0.5.5 on (utils.py:362; 0.5.4.post3 test/test_utils.py).
     """
