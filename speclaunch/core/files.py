@@ -306,7 +306,7 @@ def read_entry(path: str, most_bytes: int) -> bytes:
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise OSError("not an entry of this user")
+            raise OSError("not owned by this user")
         return file.read(most_bytes)
 
 

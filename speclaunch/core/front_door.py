@@ -21,8 +21,8 @@ def front_door(library: str, names: Mapping[str, str]) -> tuple[list[str], Calla
     """Return `__all__` and `__getattr__` for a library's `__init__.py`.
 
     library: its import name, such as `speclaunch.engine`.
-    names: public names, separated by spaces, by module (`facts.checkpoint`; empty for the library
-        itself). A name may be a module.
+    names: maps each module (`facts.checkpoint`; empty for the library itself) to its public names,
+        separated by spaces. A name may be a module.
     """
     homes = homes_of(library, names)
 

@@ -239,9 +239,8 @@ class PullOptions(VerbOptions):
         Path,
         "--into",
         metavar="DIR",
-        help="Directory to write to. Default: the nearest `.speclaunch/models` at or above "
-        "your recipe file or, without one, the working directory. If none exists, it is created "
-        "there.",
+        help="Directory to write to. Default: the nearest `.speclaunch/models` in or above "
+        "the recipe's directory (without a recipe, the working directory), else a new one there.",
     )
     config_dir = CONFIG_DIR
 

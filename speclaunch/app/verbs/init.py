@@ -265,7 +265,7 @@ def init(options: InitOptions) -> None:
         if made is None:
             raise
         if is_taken:  # --force is ambiguous here: the user has to choose
-            help_ = "replace it with --overwrite (--force writes a recipe despite errors)"
+            help_ = "use --overwrite to replace it (--force writes a recipe despite errors)"
             raise InputError([Problem(f"{path} already exists", help=help_)]) from refused
     _require_sound(made, path, request, options.models, force=options.force)
     if path is None:

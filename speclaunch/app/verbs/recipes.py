@@ -34,7 +34,7 @@ def copy(options: CopyOptions) -> None:
     if target.suffix != ".yaml":
         raise InputError(f"{target}: a recipe file must end in .yaml")
     if target.exists() and not options.overwrite:
-        raise InputError(f"{target} already exists", help="replace it with --overwrite")
+        raise InputError(f"{target} already exists", help="use --overwrite to replace it")
     text = reads.read_text(source).replace(f"recipe={source.stem}", f"recipe={target}")
     try:
         replace_file(target, text, 0o666)

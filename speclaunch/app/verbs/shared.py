@@ -129,7 +129,7 @@ def require_sound(check: OutputCheck, what: str, *, force: bool) -> None:
 def require_free(path: Path, *, overwrite: bool) -> None:
     """Raise InputError for a file that exists, unless `overwrite`."""
     if (path.exists() or path.is_symlink()) and not overwrite:
-        raise InputError(f"{path} already exists", help="replace it with --overwrite")
+        raise InputError(f"{path} already exists", help="use --overwrite to replace it")
 
 
 def write_result(path: Path, text: str) -> None:

@@ -196,7 +196,7 @@ def _require_files(options: TuneOptions) -> None:
         if option == "--output-file" and path.suffix != ".yaml":
             raise InputError(f"{path}: a recipe file must end in .yaml", place)
         if path.exists() and not options.overwrite:
-            help_ = "name another file, or replace it with --overwrite"
+            help_ = "name another file, or use --overwrite to replace it"
             raise InputError(f"{path} already exists", place, help_)
         if not path.parent.is_dir():
             raise InputError(f"{path.parent}: no such directory", place, "create it")

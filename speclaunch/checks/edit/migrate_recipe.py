@@ -208,7 +208,7 @@ def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
 
 
 def _image(node: yaml.Node | None, work: _Work) -> None:
-    """Migrate `deploy.image`: an official image of another release becomes the target's."""
+    """Migrate `deploy.image`: an official image becomes that of the target release."""
     to = work.target.version
     if not isinstance(node, yaml.ScalarNode) or not is_outdated(str(node.value), to):
         return

@@ -260,7 +260,7 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
                 message,
                 at=(setting.name,),
                 why="the name is newer than this version; speclaunch renders the older name, so "
-                "the recipe works in both versions",
+                "the recipe works with both names",
             )
             continue
         yield Verdict(
@@ -446,7 +446,7 @@ def outdated_lock(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             problem.message,
             why="the lock records the settings that worked before this change",
-            fix=Fix("undo the change, or write the lock again: launch --smoke --lock"),
+            fix=Fix("undo the change, or write the lock again with --smoke --lock"),
             place=problem.place,
         )
 

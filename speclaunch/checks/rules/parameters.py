@@ -369,5 +369,5 @@ def _most_tokens(plan: Plan) -> int:
     if not plan.value("speculative_adaptive"):
         return int(tokens)
     if plan.user_value("speculative_adaptive_config") is not None:
-        raise UnknownValueError("the file of speculative_adaptive_config was not read")
+        raise UnknownValueError("the file that speculative_adaptive_config names was not read")
     return _ADAPTIVE_TOKENS

@@ -355,7 +355,7 @@ def _fix_of_tight_memory(plan: Plan) -> Fix:
     choices = margins(plan)
     if choices is None or choices.likely is None:
         return Fix(
-            f"no {_FRACTION} is likely to work; try `speclaunch plan --fit`, more GPUs "
+            f"no value of {_FRACTION} is likely to work; try `speclaunch plan --fit`, more GPUs "
             "(tp_size), or a quantized model"
         )
     return Fix(f"set {_FRACTION}: {choices.summary}", set={_FRACTION: choices.likely.fraction})

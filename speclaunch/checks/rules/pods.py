@@ -171,8 +171,8 @@ def _of_volume(volume: Volume, ranks: int) -> Iterator[Verdict]:
     if volume.kind == "emptyDir" and volume.medium != "Memory":
         yield Verdict(
             f"the volume at {SHARED} is on the node's disk",
-            why="an emptyDir without the medium Memory is a directory on the node, so the "
-            "ranks' shared data goes through its disk",
+            why="an emptyDir without medium Memory is a directory on the node, so the ranks' "
+            "shared data goes through the node's disk",
             fix=Fix("set its medium to Memory"),
             place=volume.place,
             others=(volume.mount.place,),

@@ -156,7 +156,7 @@ _SHARED = "roleTemplates"
 
 
 def _with_roles(root: yaml.Node, document: Document) -> yaml.Node:
-    """Return a RoleBasedGroup with each role's composed template, or another object unchanged.
+    """Compose the template of each role of a RoleBasedGroup; return any other object unchanged.
 
     Templates are in `leaderTemplate` and `workerTemplate` if they differ, else in `template`.
     """
@@ -425,7 +425,7 @@ def _probe(
 
 
 def with_command(probe: Probe, words: list[yaml.Node], document: Document) -> Probe:
-    """Return a probe with the tokens of its command, and the first URL in them."""
+    """Return the probe with the tokens of its command and the first URL among them."""
     scalars = [word for word in words if isinstance(word, yaml.ScalarNode)]
     found = replace(probe, command=tuple(str(word.value) for word in scalars))
     for word in scalars:

@@ -223,7 +223,9 @@ def recipe_for(
     *,
     python: str | None = None,
 ) -> ReleaseRecipe:
-    """Return the recipe of `words` for `version`. `python`: interpreter with that release.
+    """Return the recipe that the arguments `words` name, for `version`.
+
+    python: interpreter with that release.
 
     Without `python`, a recipe for the CPU engine is pinned to `version`. Raises InputError if the
     recipe cannot be read.

@@ -67,7 +67,7 @@ BATCH = re.compile(r"(?:Decode|Prefill) batch\b")
 0.4.6 to 0.5.23, at `--log-level info`.
 """
 DEAD_PROCESS = r"Subprocess (?P<name>\S{1,80}) \(pid=(?P<pid>\d{1,9})\) crashed with exit code "
-"""Message of the watchdog in the engine's parent about a crashed child (utils/watchdog.py)."""
+"""Message of the watchdog in the engine's parent process: a child crashed (utils/watchdog.py)."""
 PORT_TAKEN = r"\[Errno 98\] (?:error while attempting to bind on address|[Aa]ddress already in use)"
 """Messages of asyncio and the kernel about a port in use. The engine does not exit then (seen on
 0.5.23).

@@ -156,7 +156,7 @@ def test_force_writes_despite_errors_and_then_replaces_no_file(tmp_path: Path) -
     path.write_text("mine\n")
     done = run(*words, "--output", str(path), "--force")
     assert done.returncode == 2 and path.read_text() == "mine\n"
-    assert "replace it with --overwrite (--force" in done.stderr
+    assert "use --overwrite to replace it (--force" in done.stderr
     done = run(*words, "--output", str(path), "--force", "--overwrite")
     assert done.returncode == 0 and "SPL711" in path.read_text()
 
