@@ -4,8 +4,8 @@
     python tools/changed_tests.py --record   # this tree passed all tests: write tests/tested.txt
 
 A change is a file whose digest is not in tests/tested.txt. The digest of Python code leaves out
-comments, docstrings, positions and the modules that imports name; that of a rule page covers
-title, summary and sources, all that code reads. The list has no paths: a moved or renamed file is
+comments, docstrings, positions and the modules that imports name; that of a rule page leaves out
+its prose, what the rule does and why it matters. The list has no paths: a moved or renamed file is
 no change.
 """
 
@@ -81,7 +81,7 @@ def read(root: Path) -> Iterator[tuple[str, str, ast.Module | None]]:
         for path in sorted((root / folder).rglob("*")):
             if path.is_file():
                 head, _, sections = path.read_bytes().partition(b"\n## What it does")
-                yield reader, _short(head + sections.partition(b"\n## Sources")[2]), None
+                yield reader, _short(head + sections.partition(b"\n## Example")[2]), None
 
 
 def doors(root: Path) -> list[Path]:
