@@ -386,8 +386,8 @@ class ProveOptions(VerbOptions):
         least=0,
         default=0,
         section="Load",
-        help="Also sample N answers per prompt (first 8 prompts) at temperature 1 and compare the "
-        "token frequencies.",
+        help="Also sample N answers at temperature 1 for each of the first prompts, and compare "
+        "the token frequencies.",
     )
     requests = flag(
         "--requests",

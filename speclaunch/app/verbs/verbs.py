@@ -468,8 +468,8 @@ VERBS = (
                 "inspect",
                 "models:inspect",
                 "change_options:InspectOptions",
-                "Check that a checkpoint has the tensors that the engine loads.\n\nReads at "
-                "most 32 MiB of the weights.",
+                "Check that a checkpoint has the tensors that the engine loads.\n\nReads only "
+                "a small part of the weights.",
                 "path/to/draft --target meta-llama/Llama-3.1-8B-Instruct",
             ),
             Verb(

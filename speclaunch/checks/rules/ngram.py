@@ -251,7 +251,9 @@ def uno_parallelism(plan: Plan) -> Iterator[Verdict]:
                 at=names,
                 why="the engine refuses: UNO requires TP=PP=1, and does not support DP attention "
                 "or context parallelism.",
-                fix=Fix(f"remove {', '.join(names)}", set=dict.fromkeys(names)),
+                fix=Fix(
+                    f"remove {', '.join(filter(plan.is_set, names))}", set=dict.fromkeys(names)
+                ),
             )
 
 

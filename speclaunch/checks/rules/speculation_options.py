@@ -379,8 +379,8 @@ def greedy_verification_on_amd(plan: Plan) -> Iterator[Verdict]:
         return
     fixable = plan.in_versions(">=0.5.21") and plan.algorithm == "EAGLE"
     remedy = (
-        "set speculative_eagle_topk to 1, and remove the token map, relaxed thresholds and "
-        "deterministic inference: the engine then uses rejection sampling"
+        "set speculative_eagle_topk to 1: without a token map, relaxed thresholds and "
+        "deterministic inference the engine then uses rejection sampling"
         if fixable
         else "serve sampled requests without speculation, or send temperature 0"
     )
