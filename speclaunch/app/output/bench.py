@@ -44,7 +44,7 @@ class InCell(Protocol):
 
 
 def per_cell(cell: InCell, *, concurrency: bool = True) -> str:
-    """Return a cell's name: `chat, 4,096 tokens, at 1`; without `concurrency`, no `at 1`."""
+    """Return a cell's name: `chat, 4,096 tokens, at 1`; `concurrency`: include `at 1`."""
     context = f", {cell.context:,} tokens" if cell.context else ""
     at = f"{',' if context else ''} at {cell.concurrency}" if concurrency else ""
     return f"{cell.workload}{context}{at}"
@@ -56,7 +56,7 @@ def span(found: Interval | RatioRecord) -> str:
 
 
 def ratio(number: float) -> str:
-    """Return a ratio as text: `1.25`; three significant digits below 0.01 and from 1000."""
+    """Return a ratio as text: `1.25`; three significant digits below 0.01 and from 1000 up."""
     return f"{number:.2f}" if 0.01 <= number < 1000 else f"{number:.3g}"
 
 
@@ -105,7 +105,7 @@ def intervals_mean(found: CertificateDocument) -> list[str]:
 
 
 def published(found: CertificateDocument | SingleDocument) -> list[tuple[str, bool]]:
-    """Return a line per cell with published values; True if its acceptance length is far below."""
+    """Return a line per cell with published values, and True if its result is far below them."""
     lines = []
     for cell in found.published:
         below = "far below the " if cell.far_below else ""

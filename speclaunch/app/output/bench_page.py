@@ -193,7 +193,7 @@ def _niceness(ratio: float) -> tuple[int, float]:
 
 
 def share_plot(cells: Sequence[CellRecord]) -> SharePlot | None:
-    """Return the chart of each workload's acceptance by position, at its lowest concurrency.
+    """Return a chart of acceptance by draft position, at each workload's lowest concurrency.
 
     None if no draft token was proposed.
     """

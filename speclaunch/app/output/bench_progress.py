@@ -33,7 +33,7 @@ _RATE = 1000
 
 
 class BenchCourse:
-    """Progress of a comparison, updated by messages and finished rounds."""
+    """Progress of a comparison, updated by engine changes and finished rounds."""
 
     def __init__(
         self,

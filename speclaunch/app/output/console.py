@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 _NOT_PRINTED = dict.fromkeys((7, 8, 11, 12, 13))
-"""Characters that rich also removes: bell, backspace, vertical tab, form feed, carriage return."""
+"""Characters that are removed, as by rich: bell, backspace, vertical tab, form feed and
+carriage return.
+"""
 
 
 class Styled:
@@ -42,7 +44,7 @@ class Styled:
         return "".join(text for text, _ in self.pieces)
 
     def drawn(self) -> Text:
-        """Return the text as rich's `Text`."""
+        """Return the text as a rich `Text`."""
         from rich.text import Text  # noqa: PLC0415
 
         drawn = Text()

@@ -1,7 +1,7 @@
-"""Findings in compiler style, and causes of skipped checks, each once.
+"""Findings in compiler style, and causes of skipped checks, each shown once.
 
-A cause in one file is shown with the file's path. A cause in several files is one line with the
-number of files, because most causes are common to many files.
+A cause in a single file has the file's path. A cause in several files has their number, because
+most causes are common to many files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MANY_FILES = 8
 
 
 Wording = Callable[[str, Sequence[str]], str]
-"""Function that formats a cause and the codes of the rules skipped for it."""
+"""Function that formats a cause of skipped rules, and their codes."""
 
 
 def _listed(reason: str, codes: Sequence[str]) -> str:
@@ -364,7 +364,7 @@ def origins(checkpoints: Iterable[Checkpoint | KnownCheckpoint]) -> list[str]:
 
 
 class TextFormat(Format):
-    """Text with styles on a terminal, without styles elsewhere."""
+    """Text output, with styles only on a terminal."""
 
     def text(self, source: FormatInput) -> str:
         """Return the text as written to a pipe."""
@@ -431,7 +431,7 @@ class ConciseFormat(Format):
     """One line per finding, in file order."""
 
     def text(self, source: FormatInput) -> str:
-        """Return the lines."""
+        """Return one line per finding."""
         return "".join(
             f"{one_line(f'{x.place}: {x.severity}[{x.code}] {source.message(x)}')}\n"
             for x in (found.finding for found in source.found)

@@ -36,7 +36,7 @@ def no_edits(_found: ReportedFinding) -> FileEdits | None:
 
 
 class FormatInput(Struct, frozen=True, dict=True):
-    """Input of a format. `strict`: warnings fail the command. `info`: text has all details."""
+    """Input of a format. `strict`: warnings fail the command. `info`: text shows all details."""
 
     report: Report
     strict: bool = False
@@ -99,7 +99,7 @@ def _is_public(made: FileEdits) -> bool:
 
 
 def touched(made: FileEdits) -> str:
-    """Return the old lines, then the new lines, from the first edit to the last."""
+    """Return the old lines from the first edit to the last, then the new lines."""
     first, last = made.edits[0].line, made.edits[-1].end_line
     more = made.after.count("\n") - made.before.count("\n")
     before = made.before.split("\n")[first - 1 : last]

@@ -246,7 +246,7 @@ def _location(place: Place) -> dict[str, Any]:
 
 
 def artifact(path: str) -> dict[str, Any]:
-    """Return the location of a file: its URI, relative to the repository root if inside it."""
+    """Return a file's location; inside the repository, its URI is relative to the root."""
     shown = from_root(path)
     if shown in NO_FILES:
         return {"uri": quote(shown)}
@@ -344,6 +344,6 @@ def _file_case(suite: Xml.Element, file: FileReport) -> Xml.Element:
 
 
 def _text(text: str) -> str:
-    """Return text for XML: uniform newlines, and U+FFFD for invalid characters."""
+    """Return text for XML: newlines are uniform, and invalid characters become U+FFFD."""
     clean = readable(text).replace("\r\n", "\n").replace("\r", "\n")
     return _NOT_XML.sub("\ufffd", clean)

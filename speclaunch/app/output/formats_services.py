@@ -7,8 +7,8 @@
   Columns count UTF-8 bytes, and paths are relative to the working directory.
 * github: https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands. GitHub
   shows the first 10 errors, 10 warnings and 10 notices of a step as annotations.
-* azure: https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands. Issues are
-  errors and warnings only, so engine adjustments (info) are plain log lines.
+* azure: https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands. Issues can
+  only be errors or warnings, so engine adjustments (info) are plain log lines.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ _LONGEST_CELL = 500
 
 
 class GithubFormat(Format):
-    """GitHub annotations, errors first; a notice has the counts if some are hidden."""
+    """GitHub annotations, errors first; a notice states the counts if some are hidden."""
 
     def text(self, source: FormatInput) -> str:
         """Return the commands, one per line."""

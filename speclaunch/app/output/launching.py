@@ -26,7 +26,7 @@ class WeightSizes(Struct, frozen=True):
 def how_far(tracker: PhaseTracker, seconds: float, sizes: WeightSizes) -> str:
     """Return the progress of a start as text.
 
-    `[  45.0 s] load target weights: 12 of 47 shards, 4.1 of 16.1 GB, about 2 min left`
+    Example: `[  45.0 s] load target weights: 12 of 47 shards, 4.1 of 16.1 GB, about 2 min left`
     """
     step = tracker.current
     name = "check speculation" if step.phase is Phase.READY else step.phase.value
@@ -83,7 +83,7 @@ class PlainObserver:
         self._now: tuple[PhaseTracker, float] | None = None
         self._heartbeat = Heartbeat(self.say, lambda _: self._how_far(), every=every)
         self.log: Path | None = None
-        """Log file of the last engine started; None before the first."""
+        """Log file of the last engine started; None before the first start."""
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print the text literally; markup in it has no effect."""

@@ -392,7 +392,7 @@ def plan_document(planned: PlannedDeployment) -> str:
 
 
 def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[PlanComparison]) -> str:
-    """Return several plans and their changes as JSON."""
+    """Return several plans and their differences as JSON."""
     document = {
         "plans": [_plan(planned) for planned in plans],
         "comparisons": [_comparison(comparison, number) for number, comparison in enumerate(found)],

@@ -151,14 +151,14 @@ def memory_picture(rank: RankBudget) -> MemoryBar | None:
 
 
 def spans(found: Coverage) -> Iterator[tuple[BatchSpan, float, float]]:
-    """Yield each span of batch sizes with one decode mode, its position and its width."""
+    """Yield each span of batch sizes with the same decode mode, and its position and width."""
     for span in found.spans():
         at = (span.first - 1) * 100 / found.most
         yield span, at, (span.last - span.first + 1) * 100 / found.most
 
 
 def padding(found: Coverage) -> Iterator[tuple[float, float, float]]:
-    """Yield the position, width and height of each padding bar; the highest is the worst."""
+    """Yield each padding bar's position, width and height; the highest shows the most waste."""
     if found.worst is None:
         return
     highest = found.waste(found.worst)
@@ -172,7 +172,7 @@ def padding(found: Coverage) -> Iterator[tuple[float, float, float]]:
 
 
 def ticks(most: int) -> Iterator[tuple[int, float, str]]:
-    """Yield each batch size labeled below a chart, its position, and its text anchor."""
+    """Yield each batch size to label below a chart, with its position and text anchor."""
     ends = {1: ("start", 0.0), most: ("end", 100.0)} if most > 8 else {}
     for tick in sorted({1, *(max(1, round(most * part / 4)) for part in range(1, 5))}):
         anchor, place = ends.get(tick, ("middle", (tick - 0.5) * 100 / most))
@@ -405,7 +405,7 @@ def sentences(found: Coverage) -> list[str]:
 
 
 def _picture(paper: LineWriter, found: Coverage, *, plain: bool) -> int:
-    """Print rows of marks, each labeled with its first batch size; return the sizes per mark."""
+    """Print rows of marks, each labeled with its first batch size; return the sizes in a mark."""
     margin = len(str(found.most)) + 4
     width = max(10, (paper.picture - margin) // 10 * 10)
     each = -(-found.most // (width * _LINES))

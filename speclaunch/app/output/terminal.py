@@ -1,4 +1,4 @@
-"""Text on a terminal with rich: a console that untrusted text cannot control, tables, lines."""
+"""Text on a terminal with rich: tables, lines, and a console that text cannot control."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _value(option: Option[Any], text: str) -> Any:
 
 
 _LONGEST_NAME = 60
-"""Maximum number of characters of a file name in an error."""
+"""Maximum length of a file name in an error, in characters."""
 
 
 def main() -> None:

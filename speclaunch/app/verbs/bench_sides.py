@@ -66,7 +66,7 @@ def hardware_of(side: AnySide) -> str | None:
 
 
 def tell_replaced(*sides: AnySide) -> None:
-    """Report overrides that are ignored, because each measured engine gets its own port."""
+    """Report overrides that are ignored because each measured engine gets its own port."""
     found = (side.replaced for side in sides if not isinstance(side, RunningSide))
     for word in dict.fromkeys(word for some in found for word in some):
         note = f"note: {word} is ignored: each measured engine gets its own port"
@@ -102,7 +102,7 @@ def default_blocks(starts: int) -> int:
 
 
 def require_starts(option: str, starts: int, rounds: int) -> None:
-    """Raise InputError if several starts are too few for a conclusion, or exceed the rounds."""
+    """Raise InputError if `starts` is above 1 but inconclusive, or exceeds `rounds`."""
     place = Place(COMMAND_LINE, text=f"{option} {starts}")
     if 1 < starts < LEAST_PAIRS:
         message = f"{starts} starts cannot show the variation between starts"

@@ -89,7 +89,7 @@ def _stated(engine: str | None) -> str | None:
 def _require_sound_import(
     imported: Imported, text: str, path: str, source: str, *, force: bool, what: str | None = None
 ) -> None:
-    """Show the findings of a recipe. Raises OutputRefusedError for new errors, unless `force`."""
+    """Raise OutputRefusedError for new errors in a recipe, unless `force`; show its findings."""
     command = imported.command
     options = configured(path, (imported.version,), command.hardware if command else None)
     linted = LintedFile(source, invocations=(command,) if command else ())
