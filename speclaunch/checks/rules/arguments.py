@@ -206,7 +206,7 @@ def unknown_argument(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"no release has `{written(problem)}`; it belongs to {fork.name} of SGLang",
             why="SGLang itself exits with code 2; speclaunch does not know the fork's arguments",
-            fix=Fix(f"declare the engine, {fork.package}: {how_to_declare(plan)}"),
+            fix=Fix(f"declare {fork.package} as the engine: {how_to_declare(plan)}"),
             severity=None if is_here else Severity.WARNING,
             place=problem.place,
         )

@@ -61,7 +61,7 @@ def draft_dtype(plan: Plan) -> Iterator[Verdict]:
         why="with dtype=auto each model uses its own config; the draft then fails on the "
         "target's hidden states (`Capture cuda graph failed: expected mat1 and mat2 to "
         "have the same dtype`)",
-        fix=Fix(f"set `dtype: {ours}` for both", set={"dtype": ours}),
+        fix=Fix(f"set dtype to {ours} for both models", set={"dtype": ours}),
         severity=None if certain else Severity.WARNING,
     )
 
@@ -88,7 +88,7 @@ def draft_context_too_short(plan: Plan) -> Iterator[Verdict]:
         if refused
         else "this version does not check it; requests longer than the draft's context end in "
         "illegal memory accesses (sglang pull request #9388)",
-        fix=Fix(f"set context_length to {own}, the draft's", set={"context_length": own}),
+        fix=Fix(f"set context_length to the draft's {own}", set={"context_length": own}),
         severity=None if refused else Severity.WARNING,
     )
 
@@ -143,7 +143,7 @@ def missing_draft(plan: Plan) -> Iterator[Verdict]:
         )
         if certain
         else "the engine starts; the draft needs as much memory as the target and saves no time",
-        fix=Fix(f"use NGRAM, or set a draft made for this target{known_drafts(plan)}"),
+        fix=Fix(f"use NGRAM, or a draft made for this target{known_drafts(plan)}"),
         severity=Severity.ERROR if certain else Severity.WARNING,
     )
 
@@ -209,7 +209,7 @@ def eagle_draft_under_eagle3(plan: Plan) -> Iterator[Verdict]:
         "startup because it lacks the attribute hot_token_id",
         fix=Fix("use EAGLE", set={"speculative_algorithm": "EAGLE"})
         if eagle2
-        else Fix(f"set an EAGLE-3 draft in SGLang's layout{known_drafts(plan)}"),
+        else Fix(f"use an EAGLE-3 draft in SGLang's layout{known_drafts(plan)}"),
     )
 
 
@@ -269,7 +269,8 @@ def draft_vocabulary(plan: Plan) -> Iterator[Verdict]:
     if target.vocab_size is None or draft.vocab_size in (None, target.vocab_size):
         return
     yield Verdict(
-        f"the target has {target.vocab_size} tokens, but the draft was made for {draft.vocab_size}",
+        f"the target's vocabulary has {target.vocab_size} tokens, but the draft's has "
+        f"{draft.vocab_size}",
         at=(DRAFT_PATH, "model_path"),
         why="the draft uses the target's token ids; a different vocabulary has "
         "different tokens at these ids, and hardly any proposal is accepted",
@@ -308,7 +309,7 @@ def standalone_vocabulary(plan: Plan) -> Iterator[Verdict]:
         f"the vocabularies of target and draft differ: {difference}",
         at=(DRAFT_PATH, "model_path"),
         why=why,
-        fix=Fix(f"use NGRAM, or set a draft with the target's vocabulary{known_drafts(plan)}"),
+        fix=Fix(f"use NGRAM, or a draft with the target's vocabulary{known_drafts(plan)}"),
         severity=None if sizes is not None and checked else Severity.WARNING,
     )
 
@@ -394,7 +395,7 @@ def not_a_draft(plan: Plan) -> Iterator[Verdict]:
         if head
         else Fix("use STANDALONE", set={"speculative_algorithm": "STANDALONE"})
         if plan.in_versions(">=0.5.2")
-        else Fix(f"set an EAGLE head that was made for this target{known_drafts(plan)}"),
+        else Fix(f"use an EAGLE head made for this target{known_drafts(plan)}"),
     )
 
 

@@ -454,7 +454,7 @@ def hisparse(plan: Plan) -> Iterator[Verdict]:
             f"{_NAME} works only with speculative_eagle_topk 1",
             "The minimal HiSparse spec integration supports linear speculation only",
             (_NAME,),
-            Fix("set it to 1", set={"speculative_eagle_topk": 1}),
+            Fix("set speculative_eagle_topk to 1", set={"speculative_eagle_topk": 1}),
         )
     if plan.user_value("speculative_adaptive"):
         yield refused(
@@ -480,7 +480,7 @@ def device_number(plan: Plan) -> Iterator[Verdict]:
         return
     stops = plan.in_versions("<0.5.10")
     yield Verdict(
-        f"SGLang {plan.request.version} does not accept a device with an index, {kind}:{number}",
+        f"SGLang {plan.request.version} does not accept a device with an index ({kind}:{number})",
         at=("device",),
         why="each worker stops: torch.distributed has no backend for such a device"
         if stops

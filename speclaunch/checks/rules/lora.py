@@ -95,7 +95,7 @@ def lora_setup(plan: Plan) -> Iterator[Verdict]:
             f"lora_target_modules is {' '.join(modules)}: 'all' must be the only entry",
             "If 'all' is specified in --lora-target-modules, it should be the only module "
             "specified.",
-            Fix("set it to all", set={"lora_target_modules": ["all"]}, safe=True),
+            Fix("set it to 'all'", set={"lora_target_modules": ["all"]}, safe=True),
             "lora_target_modules",
         )
     yield from _loaded(plan, paths)

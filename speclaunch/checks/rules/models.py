@@ -51,21 +51,22 @@ def deepseek_v4_algorithm(plan: Plan) -> Iterator[Verdict]:
             why="the engine stops: AssertionError: Only EAGLE … supported for this model; "
             "the engine checks this before it replaces NEXTN with EAGLE",
             fix=Fix(
-                "set speculative_algorithm to EAGLE, with topk 1",
+                f"set speculative_algorithm to EAGLE, and {_NAME} to 1",
                 set={"speculative_algorithm": "EAGLE", _NAME: 1},
             ),
         )
     elif written == "EAGLE" and plan.user_value(_NAME) != 1:
+        steps = int(plan.user_value("speculative_num_steps") or 3)
         yield Verdict(
             f"{target.architecture} needs an explicit {_NAME} of 1, not {plan.user_value(_NAME)}",
             at=(_NAME, "speculative_algorithm"),
             why="the engine stops: AssertionError: Only EAGLE speculative algorithm with topk == "
             "1 is supported; the engine checks this before it chooses a topk",
             fix=Fix(
-                "set topk to 1, with 3 steps and 4 draft tokens",
+                f"set {_NAME} to 1, with {steps} steps and {steps + 1} draft tokens",
                 set={
                     _NAME: 1,
-                    "speculative_num_steps": plan.user_value("speculative_num_steps") or 3,
+                    "speculative_num_steps": steps,
                     "speculative_num_draft_tokens": None,
                 },
                 safe=True,
@@ -106,7 +107,7 @@ def mtp_weights_missing(plan: Plan) -> Iterator[Verdict]:
         at=("model_path", "speculative_algorithm"),
         why="the engine does not log missing weights: the draft's layer remains uninitialized "
         "and its tokens are rejected",
-        fix=Fix("use a copy with the layer, or set speculative_draft_model_path to such a copy"),
+        fix=Fix("set model_path or speculative_draft_model_path to a checkpoint with the layer"),
     )
 
 
@@ -243,7 +244,7 @@ def eagle3_small_target(plan: Plan) -> Iterator[Verdict]:
         return
     fails = len(captured) > 1
     yield Verdict(
-        f"EAGLE3 needs three different target layers, but finds {len(captured)} in {layers} layers",
+        f"EAGLE3 needs three different target layers, but captures {len(captured)} of {layers}",
         at=("model_path", "speculative_algorithm"),
         why="the draft receives too few hidden states and the first prefill fails"
         if fails
@@ -502,7 +503,7 @@ def shared_heads(plan: Plan) -> Iterator[Verdict]:
         heads, shared = checkpoint.num_attention_heads, checkpoint.num_key_value_heads
         if heads and shared and heads % shared:
             yield Verdict(
-                f"the {heads} attention heads of {checkpoint.name} are not a multiple of its "
+                f"{checkpoint.name} has {heads} attention heads, not a multiple of its "
                 f"{shared} KV heads",
                 at=(name,),
                 why="each KV head must serve the same number of heads; attention fails on the "

@@ -247,7 +247,7 @@ def uno_parallelism(plan: Plan) -> Iterator[Verdict]:
     for names, size in spread.items():
         if size != 1:
             yield Verdict(
-                f"UNO runs each replica on one GPU, not with {names[0]} {size}",
+                f"UNO runs each replica on one GPU, but {names[0]} is {size}",
                 at=names,
                 why="the engine refuses: UNO requires TP=PP=1, and does not support DP attention "
                 "or context parallelism.",
@@ -276,7 +276,7 @@ def uno_width(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"UNO {message}",
             at=(_TOKENS, _TOPK, _STEPS, "speculative_algorithm"),
-            why="the engine rejects it while parsing arguments",
+            why="the engine stops while parsing arguments",
             fix=Fix(f"change {_TOKENS}, or remove {_TOPK}: a chain can have any number of tokens"),
         )
 

@@ -205,7 +205,7 @@ def _nodes(plan: Plan) -> Iterator[Verdict]:
             why="the engine stops: AssertionError: tp_size must be divisible by number of nodes. "
             "tp_size times pp_size is the number of ranks on all nodes",
             fix=Fix(
-                f"run the same number of ranks on every node, for example tp_size {tp * nodes}"
+                f"run the same number of ranks on every node, for example with tp_size {tp * nodes}"
             ),
         )
     if NODES.applies(plan):
@@ -271,7 +271,7 @@ def requests_per_rank(plan: Plan) -> Iterator[Verdict]:
             why=f"the limit is divided by the ranks: {limit} // {ranks} = 0, and the engine stops "
             "with AssertionError: max_running_request is zero",
             fix=Fix(
-                f"set it to {ranks} or more: {ranks} is one request per rank",
+                f"set it to at least {ranks}, one request per rank",
                 set={"max_running_requests": ranks},
             ),
         )

@@ -35,7 +35,7 @@ def unknown_algorithm(plan: Plan) -> Iterator[Verdict]:
             f"no release has the speculative algorithm {name}; it belongs to {fork.name} of SGLang",
             at=("speculative_algorithm",),
             why="SGLang itself refuses it; the behavior of the fork is unknown",
-            fix=Fix(f"declare the engine, {fork.package}: {how_to_declare(plan)}"),
+            fix=Fix(f"declare {fork.package} as the engine: {how_to_declare(plan)}"),
             severity=None if is_here else Severity.WARNING,
         )
         return
@@ -91,7 +91,7 @@ def _fix(plan: Plan) -> Fix:
     )
     steps = int(tokens) - 1 if tokens is not None and topk in (None, 1) else 0
     if steps < 1:  # same either way: only the advice differs
-        return Fix("set speculative_num_steps as well, or let the engine choose all three")
+        return Fix("set speculative_num_steps, or remove the others: the engine chooses all three")
     return Fix(
         f"set speculative_num_steps to {steps} and speculative_eagle_topk to 1 for a chain of "
         f"{tokens} tokens",
@@ -187,7 +187,7 @@ def tree_capacity_check(plan: Plan) -> Iterator[Verdict]:
         why=f"the engine selects the best {tokens - 1} of {capacity - 1} drafted tokens, and "
         "torch.topk fails: selected index k out of range",
         fix=Fix(
-            f"lower speculative_num_draft_tokens to {capacity}, or draft more steps",
+            f"lower speculative_num_draft_tokens to {capacity}, or raise speculative_num_steps",
             set={"speculative_num_draft_tokens": capacity},
         ),
     )

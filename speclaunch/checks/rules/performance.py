@@ -150,7 +150,7 @@ def padded_draft_graphs(plan: Plan) -> Iterator[Verdict]:
         return
     shown = "a size" if missing is None else f"a size (such as {missing[0]})"
     yield Verdict(
-        f"FlashInfer pads batches of {shown} without a CUDA graph",
+        f"FlashInfer pads batches of {shown} that has no CUDA graph",
         at=("attention_backend", "decode_attention_backend", "cuda_graph_bs_decode"),
         why="before 0.5.3 padded draft batches cause illegal memory accesses (sglang issues "
         "#9888, #9521)",
@@ -182,10 +182,12 @@ def padding_switch(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         "disable_cuda_graph_padding adds no graph sizes for speculation",
         at=(_SWITCH,),
-        why="before 0.5.3 it does not change the sizes for speculation, so other batches are "
-        "decoded without a graph",
+        why="before 0.5.3 it does not change the sizes for speculation, so batches of other "
+        "sizes are decoded without a graph",
         fix=Fix(
-            "list the sizes in cuda_graph_bs_decode, and remove this switch", set={_SWITCH: None}
+            f"list the sizes in {plan.written_name('cuda_graph_bs_decode')}, and remove this "
+            "switch",
+            set={_SWITCH: None},
         ),
     )
 
@@ -229,7 +231,7 @@ def deepep_dispatch(plan: Plan) -> Iterator[Verdict]:
     room = int(text)
     if room > _LIMIT and plan.in_versions(">=0.5.2"):
         yield Verdict(
-            f"{_VARIABLE} is {room}, more than DeepEP's {_LIMIT}",
+            f"{_VARIABLE} is {room}, above DeepEP's limit of {_LIMIT}",
             at=(_VARIABLE,),
             why="the engine asserts that it is at most 1024",
             fix=Fix(f"set it to {_LIMIT} or less", env={_VARIABLE: str(_LIMIT)}),
@@ -320,8 +322,8 @@ def _fix_of_does_not_fit(plan: Plan, found: MemoryBudget) -> Fix:
     choices = margins(plan)
     if choices is None:
         return Fix(
-            f"no {_FRACTION} helps; try `speclaunch plan --fit`, more GPUs (tp_size), or a "
-            "quantized model"
+            "try `speclaunch plan --fit`, more GPUs (tp_size), or a quantized model; no value of "
+            f"{_FRACTION} helps"
         )
     if choices.likely is None:  # a borderline value is no remedy: SPL712 would warn of it
         return Fix(
@@ -355,7 +357,7 @@ def _fix_of_tight_memory(plan: Plan) -> Fix:
     choices = margins(plan)
     if choices is None or choices.likely is None:
         return Fix(
-            f"no value of {_FRACTION} is likely to work; try `speclaunch plan --fit`, more GPUs "
-            "(tp_size), or a quantized model"
+            "try `speclaunch plan --fit`, more GPUs (tp_size), or a quantized model; no value of "
+            f"{_FRACTION} is likely to work"
         )
     return Fix(f"set {_FRACTION}: {choices.summary}", set={_FRACTION: choices.likely.fraction})

@@ -70,7 +70,7 @@ def moving_image(plan: Plan) -> Iterator[Verdict]:
         why=(
             "a recreated container may run another release, with renamed arguments and new defaults"
         ),
-        fix=Fix(f"pin the release: v{plan.request.version}, or a digest"),
+        fix=Fix(f"pin the tag v{plan.request.version}, or a digest"),
         place=written.place,
     )
 
@@ -103,7 +103,7 @@ def image_accelerator(plan: Plan) -> Iterator[Verdict]:
             f"the image has CUDA {had}, but {hardware.name} needs {'.'.join(map(str, first))}",
             why=f"CUDA {had} has no kernels for sm_{hardware.capability}: no kernel image is "
             "available for execution on the device",
-            fix=Fix("use an image with a newer CUDA: cu129 or cu130"),
+            fix=Fix("use an image with CUDA 12.9 or later: cu129 or cu130"),
             place=written.place,
         )
 
@@ -117,7 +117,7 @@ def _resource(plan: Plan, image: Image, written: Setting) -> Iterator[Verdict]:
         yield Verdict(
             f"the image is for {image.vendor.value} GPUs, but the pod requests {requested[0]}",
             why="the image has no kernels for these GPUs: the engine finds no device",
-            fix=Fix(f"use the image of this release for {vendor.value}"),
+            fix=Fix(f"use this release's image for {vendor.value} GPUs"),
             place=written.place,
             others=(requested[1].place,),
         )
@@ -288,7 +288,7 @@ def termination_grace(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"the server is killed {grace:g} s after SIGTERM, but needs up to {least} s to exit even "
         "when idle",
-        why="it checks for the signal every 5 s, finishes all requests, then waits for its "
+        why="it checks for the signal every 5 s, finishes all requests, and then waits for its "
         "schedulers; an earlier kill cuts off answers",
         fix=Fix("set the grace period to the duration of the longest request, such as 300 s"),
         place=written.place,

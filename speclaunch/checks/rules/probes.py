@@ -146,8 +146,8 @@ def blind_liveness(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{probe_name(probe) if path else 'the livenessProbe on a TCP port'} succeeds while "
             "the scheduler hangs",
-            why="the HTTP process answers it without the scheduler; measured with a stopped "
-            "scheduler, 0.5.23 returns 200 on /v1/models and 503 on /health_generate after "
+            why="the HTTP process answers it without the scheduler; with a stopped "
+            "scheduler, 0.5.23 returned 200 on /v1/models and 503 on /health_generate after "
             "20 s",
             fix=Fix("probe /health_generate with a timeout of 25 s"),
             place=place_of_path(probe),
