@@ -485,6 +485,6 @@ def device_number(plan: Plan) -> Iterator[Verdict]:
         why="each worker stops: torch.distributed has no backend for such a device"
         if stops
         else f"the ranks communicate through gloo instead of the backend of {kind}",
-        fix=Fix(f"set device to {kind}; base_gpu_id selects the first GPU", set={"device": kind}),
+        fix=Fix(f"set device to {kind}, and select the GPU with base_gpu_id", set={"device": kind}),
         severity=Severity.ERROR if stops else Severity.WARNING,
     )

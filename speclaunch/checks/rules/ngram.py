@@ -84,7 +84,7 @@ def ngram_external_corpus(plan: Plan) -> Iterator[Verdict]:
             why="the engine refuses: it must be positive when "
             "--speculative-ngram-external-corpus-path is set.",
             fix=Fix(
-                f"set it to a value from 1 to {tokens - 1}, the tokens that the corpus may draft",
+                f"set it to a value from 1 to {tokens - 1}, the number of drafted tokens",
                 set={_BUDGET: max(1, (tokens - 1) // 2)},
             ),
         )

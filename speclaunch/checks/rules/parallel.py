@@ -304,7 +304,7 @@ def context_parallel_sizes(plan: Plan) -> Iterator[Verdict]:
                 f"tp_size {ranks}",
                 at=(_CONTEXT, "tp_size"),
                 why="the engine stops: AssertionError: tp_size must be divisible by attn_cp_size",
-                fix=Fix("choose an attn_cp_size that divides tp_size"),
+                fix=Fix("choose sizes whose product divides tp_size"),
             )
     if moe > 1 and ranks % moe:
         yield Verdict(

@@ -91,10 +91,10 @@ def graph_coverage(plan: Plan) -> Iterator[Verdict]:
         if explicit
         else f"max_running_requests is {WHEN_SPECULATING} when speculating; larger batches are "
         "decoded without a graph",
-        fix=Fix(f"add sizes up to {running} to the list, or limit the running requests")
+        fix=Fix(f"add sizes up to {running} to the list, or lower max_running_requests")
         if listed
         else Fix(
-            f"set {plan.written_name(_MAXIMUM)} to {running}, or limit the running requests",
+            f"set {plan.written_name(_MAXIMUM)} to {running}, or lower max_running_requests",
             set={_MAXIMUM: running},
         ),
         severity=Severity.WARNING if explicit and largest * _FEW < running else Severity.INFO,
