@@ -173,7 +173,8 @@ def run_detached(start: PlannedLaunch, planner: Planner, *, as_json: bool) -> Ex
         err().print(f"{name} was stopped.", style="dim")
         return ExitCode.INTERRUPTED
     raise LaunchError(
-        f"{name}: the background speclaunch process ended ({code})", log=start.directory / OUTPUT
+        f"{name}: the background speclaunch process ended with code {code}",
+        log=start.directory / OUTPUT,
     )
 
 

@@ -163,7 +163,7 @@ def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form],
         path = Path(file)
         _require_writable(path, value)
         if path.resolve() in found:
-            raise InputError(f"--output-file {value}: named twice")
+            raise InputError(f"--output-file {value}: {file} is named twice")
         found[path.resolve()] = path, forms(name)
     return tuple(found.values())
 
@@ -267,7 +267,7 @@ def compare(options: BenchCompareOptions) -> ExitCode:
     if not found.cells:
         cells = [", ".join(map(texts.per_cell, side.cells)) for side in sides]
         raise InputError(
-            f"{names[0]} and {names[1]} have no cell in common: {cells[0]} and {cells[1]}",
+            f"{names[0]} ({cells[0]}) and {names[1]} ({cells[1]}) have no cell in common",
             help="measure both with the same --workload, --concurrency and --context",
         )
     written.write(found)

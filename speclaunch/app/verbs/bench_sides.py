@@ -106,7 +106,7 @@ def require_starts(option: str, starts: int, rounds: int) -> None:
     place = Place(COMMAND_LINE, text=f"{option} {starts}")
     if 1 < starts < LEAST_PAIRS:
         message = f"{starts} starts cannot show the variation between starts"
-        raise InputError(message, place, f"use 1, or at least {LEAST_PAIRS}")
+        raise InputError(message, place, f"use {option} 1, or at least {LEAST_PAIRS}")
     if starts > rounds:
         message = f"{starts} starts share {rounds} rounds: each start needs at least one"
         raise InputError(message, place, f"add --rounds {2 * starts}")

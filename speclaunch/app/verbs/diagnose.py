@@ -263,7 +263,7 @@ def _run(name: str) -> Run:
         return find_run(name)
     except InputError as error:
         helps = [problem.help for problem in error.problems]
-        raise InputError(f"{name}: neither a file nor a recorded launch", help=helps[0]) from None
+        raise InputError(f"{name} is neither a file nor a recorded launch", help=helps[0]) from None
 
 
 def _of_run(run: Run, engine: str | None) -> tuple[str, Diagnosis]:

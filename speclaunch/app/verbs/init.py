@@ -241,7 +241,7 @@ def init(options: InitOptions) -> None:
     if declare(hardware).vendor is Vendor.CPU:
         raise InputError(
             "init writes recipes for GPUs only",
-            help="choose a recipe for the CPU engine (cpu_…): speclaunch recipes",
+            help="list the recipes for the CPU engine (cpu_…): speclaunch recipes",
         )
     sources = lookup(options.models, hardware, online=options.online, assume=options.assume)
     request = RecipeRequest(

@@ -205,16 +205,14 @@ def prove(options: ProveOptions) -> ExitCode:
     locking = SideLock(options, ours)
     if not ours.expected.speculates:
         message = f"{ours.name} does not speculate, so there is nothing to prove"
-        raise InputError(
-            message, help="name a recipe that speculates; `speclaunch recipes` lists all"
-        )
+        raise InputError(message, help="name a recipe that speculates (see `speclaunch recipes`)")
     plain = baseline(NONE, options.overrides, ours, shared)
     if ours.expected.simulated:
         where = Place(COMMAND_LINE, text=ours.expected.simulated)
         raise InputError(
             f"{ours.expected.simulated} simulates acceptance; outputs are invalid",
             where,
-            "remove it from the environment and engine.env",
+            "remove the variable from the environment and engine.env",
         )
     if options.requests:
         code = prove_requests(options, ours, plain)

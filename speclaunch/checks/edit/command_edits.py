@@ -355,7 +355,7 @@ def _is_at(node: yaml.Node | None, place: Place, document: Document) -> bool:
 
 def _set(invocation: Invocation, name: str, value: str, text: str) -> Iterator[list[Edit]]:
     if invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG):
-        raise NotFixableError(f"set {name}={value} in the environment of its server")
+        raise NotFixableError(f"set {name}={value} in the server's environment")
     own = with_variable(invocation, name, shlex.quote(value), text)
     if own is not None:
         yield [own]
@@ -437,7 +437,7 @@ class CommandWords(EditablePlaces):
         """Return alternative edits of an argument's last occurrence; None if it must be added."""
         name = argument.name
         if self._is_slime and name in _SLIMES:
-            raise NotFixableError(f"slime sets it with {_SLIMES[name]}")
+            raise NotFixableError(f"slime sets {name} with {_SLIMES[name]}")
         items = [item for item in self._items if canonical(item.dest) == name]
         ways = None
         if not argument.is_removed:

@@ -98,7 +98,7 @@ def edits_of(
     try:
         catalogue = load_catalogue(finding.engine)
         if source.rest is not None:
-            raise NotFixableError("its recipe has other problems: correct them first")
+            raise NotFixableError("correct the recipe's other problems first")
         if source.recipe is not None:
             if file is None:
                 raise NotFixableError("a recipe on standard input cannot be fixed")

@@ -57,7 +57,7 @@ class ConfigKeys(EditablePlaces):
         ]
         own = _holding(mappings, places.values(), found.document)
         if own is None and not mappings:
-            raise NotFixableError("it contains no keys")
+            raise NotFixableError("the file contains no keys")
         self._own = own or mappings[0]
         off = {  # a false switch has no token
             canonical(known.dest): nodes.place(key, found.document)
@@ -311,7 +311,7 @@ def _call(text: SourceLines, place: Place) -> ast.Call:
     try:
         tree = ast.parse("\n".join(text.lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise NotFixableError("it is not a Python program") from error
+        raise NotFixableError("the file is not a Python program") from error
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or node.lineno != place.line:
             continue

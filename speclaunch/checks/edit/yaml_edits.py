@@ -143,7 +143,7 @@ def removed_key(found: Yaml, mapping: yaml.MappingNode, key: yaml.Node) -> list[
         return _out_of_flow(found, pairs, index)
     first = key.start_mark.line + 1
     if found.lines[first - 1][: key.start_mark.column].strip():
-        raise NotFixableError("it is on the line of a list item")
+        raise NotFixableError("the key is on the line of a list item")
     if len(pairs) == 1:
         raise NotFixableError("it is the only key of its section")
     return _removed_lines(found, first, found.last_line(key, pairs[index][1]))
@@ -196,7 +196,7 @@ def _into_flow(found: Yaml, node: yaml.CollectionNode, parts: Sequence[str]) -> 
     line = found.lines[end.line]
     at = end.column - 1  # the closing bracket
     if node.start_mark.line != end.line or line[at : at + 1] not in "]}":
-        raise NotFixableError("it spans several lines")
+        raise NotFixableError("its list or section spans several lines")
     body = line[:at].rstrip()
     comma = "" if not node.value or body.endswith(",") else ","
     blank = " " if node.value else ""
@@ -208,7 +208,7 @@ def _out_of_flow(
 ) -> list[Edit]:
     first, last = parts[index][0].start_mark, parts[index][1].end_mark
     if first.line != last.line:
-        raise NotFixableError("it spans several lines")
+        raise NotFixableError("its entry spans several lines")
     line = found.lines[first.line]
     start, end = first.column, last.column
     behind = re.match(r"\s*,\s*", line[end:])

@@ -202,7 +202,7 @@ def _finish(
 def _from_interpreter(name: str, runtime: Runtime, tell: Tell) -> AddedJudge:
     """Store and return a judge that runs an interpreter's own SGLang; no files are copied."""
     if runtime.sglang is None or runtime.sglang_path is None:
-        raise LaunchError(f"{runtime.interpreter} has no SGLang")
+        raise LaunchError(f"SGLang is not installed for {runtime.interpreter}")
     tell("run the first check")
     packages = json.dumps(dict(runtime.packages), sort_keys=True)
     made = AddedJudge(

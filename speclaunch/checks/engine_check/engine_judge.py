@@ -319,7 +319,9 @@ class EngineJudge:
         if time.monotonic() >= deadline:
             raise _NotSentError("the time limit for all queries is reached")
         if len(failures) >= _RESTARTS:
-            raise _NotSentError(f"the judge failed {len(failures)} times; last: {failures[-1]}")
+            raise _NotSentError(
+                f"the judge failed {len(failures)} times; last failure: {failures[-1]}"
+            )
 
     def _read_early(self, question: EngineQuestion) -> Variables:
         """Return the variables of a question that the release reads at import.

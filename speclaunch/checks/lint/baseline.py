@@ -197,7 +197,7 @@ def read_baseline(path: Path) -> dict[str, KnownFinding]:
         data = read_regular(path, _MOST_BYTES)
     except OSError as error:
         help_ = f"run `speclaunch lint --write-baseline {shown}`"
-        raise InputError(f"the baseline {shown}: {reason(error)}", help=help_) from None
+        raise InputError(f"cannot read {shown}: {reason(error)}", help=help_) from None
     line, column, why = 1, 1, "not a baseline of findings"
     try:
         document = json.loads(data)

@@ -267,7 +267,7 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
     try:
         if _is_recipe(text, Path(path).suffix):
             if file is None:
-                raise InputError("a recipe cannot come from standard input: pass its file")
+                raise InputError("a recipe cannot come from standard input; pass its file")
             recipe, refused = _recipe(path, config_dirs)
             sound, rest = (None, recipe) if refused else (recipe, None)
             return LintedFile(path, text, sound, problems=refused, rest=rest)

@@ -245,7 +245,7 @@ class LintRun(Struct):
         from speclaunch.checks.lint.run import check, result_of  # noqa: PLC0415
 
         problem = Problem(
-            f"not checked: the process that read it ended with {answer}",
+            f"not checked: the process that read the file ended with {answer}",
             Place(file.path),
             "exclude the file, and report this as a bug in speclaunch",
         )

@@ -117,7 +117,7 @@ def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
     if MARK in plan.request.version or not _in_no_release(problem, plan):
         return fix
     advice = f"{fix.text}; " if fix is not None else "no release has it; "
-    return Fix(f"{advice}declare the engine if it is a fork: {how_to_declare(plan)}")
+    return Fix(f"{advice}for a fork, declare the engine: {how_to_declare(plan)}")
 
 
 def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
@@ -259,8 +259,7 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 message,
                 at=(setting.name,),
-                why="the name is newer than this version; speclaunch renders the older name, so "
-                "the recipe works with both names",
+                why="the name is newer than this version; speclaunch renders the older name",
             )
             continue
         yield Verdict(
@@ -350,9 +349,9 @@ def repeated_argument(plan: Plan) -> Iterator[Verdict]:
         if earlier.value == last.value:
             continue
         yield Verdict(
-            f"{earlier.written} {earlier.value} is overridden: it is set again later",
+            f"{earlier.written} {earlier.value} is overridden by a later value",
             why=f"the last value wins: {last.written} {last.value}, line {last.place.line}",
-            fix=Fix("remove one of the two"),
+            fix=Fix(f"set {last.written} only once"),
             place=earlier.place,
         )
 
@@ -399,7 +398,7 @@ def unreadable_model_overrides(plan: Plan) -> Iterator[Verdict]:
     yield Verdict(
         f"{_NAME} {what}",
         at=(_NAME,),
-        why="the engine parses this value when it loads the model's config, and then fails",
+        why="the engine fails on this value when it loads the model's config",
         fix=Fix("write a JSON object, in single quotes on a command line: '{\"key\": value}'"),
     )
 

@@ -107,8 +107,8 @@ def paged_tree(plan: Plan) -> Iterator[Verdict]:
         raise UnknownValueError("the attention backend is unknown")
     if backend not in known:
         yield Verdict(
-            f"speculative_eagle_topk {topk} with page_size {page} needs {' or '.join(known)}, not "
-            f"{backend or 'an omitted attention_backend'}",
+            f"speculative_eagle_topk {topk} with page_size {page} needs {' or '.join(known)}, but "
+            f"attention_backend is {backend or 'not set'}",
             at=("page_size", name, "speculative_eagle_topk"),
             why=f"the engine refuses: {_refusal_message(plan, backend)}",
             fix=Fix(
@@ -315,7 +315,7 @@ def draft_backend(plan: Plan) -> Iterator[Verdict]:
             f"{backend}",
             fix=Fix(
                 "set a separate backend for the draft (speculative_draft_attention_backend, "
-                "0.5.7 and later), or use triton or flashinfer for both"
+                "0.5.7 and later), or use triton or flashinfer for target and draft"
             ),
         )
 
@@ -346,8 +346,8 @@ def deterministic_backend(plan: Plan) -> Iterator[Verdict]:
         known = attention.absorbing_backends(plan)
     if backend not in known:
         yield Verdict(
-            f"deterministic inference runs on {', '.join(sorted(known))}, not on "
-            f"{backend or 'an omitted attention_backend'}",
+            f"deterministic inference needs {' or '.join(sorted(known))}, but attention_backend is "
+            f"{backend or 'not set'}",
             at=("attention_backend", attention.DETERMINISTIC_SWITCH, attention.POLICY),
             why="the engine refuses: Currently only these attention backends are supported for "
             "deterministic inference",

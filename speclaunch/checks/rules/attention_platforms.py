@@ -275,7 +275,7 @@ def model_backend(plan: Plan) -> Iterator[Verdict]:
             yield Verdict(
                 f"{target.architecture} {problem} in SGLang {plan.request.version}",
                 at=BACKENDS,
-                why=f"the engine stops: it requires one of {', '.join(known)}",
+                why=f"the engine accepts only {' or '.join(known)} for this model",
                 fix=Fix(
                     f"use {known[0]}",
                     set={
@@ -406,7 +406,7 @@ def backend_kv_dtype(plan: Plan) -> Iterator[Verdict]:
             continue
         if _is_used_for_cache(plan, backend):
             yield Verdict(
-                f"{backend} supports kv_cache_dtype {', '.join(types)}, not {dtype}",
+                f"{backend} supports kv_cache_dtype {' or '.join(types)}, not {dtype}",
                 at=("kv_cache_dtype", "decode_attention_backend", "attention_backend"),
                 why="the engine refuses the type for this backend",
                 fix=Fix("set kv_cache_dtype to fp8_e4m3", set={"kv_cache_dtype": "fp8_e4m3"}),

@@ -102,7 +102,7 @@ def dflash_draft_path(plan: Plan) -> Iterator[Verdict]:
             at=("speculative_algorithm",),
             why="the engine refuses: DFLASH speculative decoding requires setting "
             "--speculative-draft-model-path.",
-            fix=Fix(f"set it to a DFLASH draft made for this target{known_drafts(plan)}"),
+            fix=Fix(f"use a DFLASH draft made for this target{known_drafts(plan)}"),
         )
 
 
@@ -176,7 +176,7 @@ def dflash_block_size(plan: Plan) -> Iterator[Verdict]:
                 f"{name} {value} is not a valid size",
                 at=(name,),
                 why="DFLASH requires a positive number of tokens per block",
-                fix=Fix("remove it: the draft's config sets it", set={name: None}),
+                fix=Fix(f"remove {name}; the draft's config sets it", set={name: None}),
             )
             return
     if block is not None and tokens is not None and int(block) != int(tokens):
@@ -222,7 +222,7 @@ def dflash_block_mismatch(plan: Plan) -> Iterator[Verdict]:
         why="the engine logs a block size mismatch and continues, but accepts fewer drafted "
         "tokens for the same work",
         fix=Fix(
-            f"remove the block size: the draft sets {trained}", set={_BLOCK: None, _TOKENS: None}
+            f"remove the block size; the draft sets {trained}", set={_BLOCK: None, _TOKENS: None}
         ),
     )
 
@@ -238,11 +238,11 @@ def dflash_draft_backend(plan: Plan) -> Iterator[Verdict]:
         return
     supported = speculation.dflash_backends(plan)
     yield Verdict(
-        f"{_NAME} {backend} is replaced: DFLASH drafts run on {', '.join(supported)}",
+        f"{_NAME} {backend} is replaced; DFLASH drafts need {' or '.join(supported)}",
         at=(_NAME,),
         why="the engine logs that the DFLASH draft worker does not support it, and falls back to "
         "flashinfer (to triton on ROCm and XPU)",
-        fix=Fix("set one of those, or remove it", set={_NAME: None}, safe=True),
+        fix=Fix(f"remove {_NAME}", set={_NAME: None}, safe=True),
     )
 
 
@@ -460,7 +460,7 @@ def _experts(plan: Plan, backend: str) -> Iterator[Verdict]:
             at=(_RAGGED_MODE,),
             why="the engine refuses other modes if experts are distributed across ranks or "
             "prefill is coordinated across ranks",
-            fix=Fix(f"unset {_RAGGED_MODE}: the default is static", env={_RAGGED_MODE: None}),
+            fix=Fix(f"unset {_RAGGED_MODE}; the default is static", env={_RAGGED_MODE: None}),
         )
     drafts = plan.user_value("speculative_moe_a2a_backend")
     if drafts not in (None, backend):

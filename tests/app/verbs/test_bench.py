@@ -21,7 +21,7 @@ SHORT = ("recipe=cpu_ngram", "+args.context_length=4096")
         ((*URL, "--fail-under", "1.1"), 2, "--fail-under needs"),
         ((*URL, "--blocks", "2", "--dry-run"), 2, "is already running"),
         ((*URL, "--starts", "3", "--dry-run"), 2, "cannot be restarted"),
-        (("recipe=cpu_ngram", "--starts", "2", "--dry-run"), 2, "use 1, or at least 3"),
+        (("recipe=cpu_ngram", "--starts", "2", "--dry-run"), 2, "use --starts 1, or at least 3"),
         (("recipe=cpu_ngram", "--starts", "7", "--dry-run"), 2, "add --rounds 14"),
         (
             (*SHORT, "--context", "500,9000", "--dry-run"),

@@ -264,7 +264,7 @@ def test_a_launch_is_diagnosed_by_its_name(run: Run, recipe: str, port: int) -> 
         assert found["engine"] == "0.5.23", "the journal knows it"
     wrong = run("diagnose", "fak")
     assert wrong.returncode == 2
-    assert "fak: neither a file nor a recorded launch" in wrong.stderr
+    assert "fak is neither a file nor a recorded launch" in wrong.stderr
 
 
 @pytest.mark.timeout(300)  # five launches

@@ -152,7 +152,7 @@ def test_a_file_that_kills_its_process_is_one_problem(place: Place, died: signal
 
     said = place.lint("--no-cache", "--jobs", "2", *ALL, before=deadly)
     assert said.code == 2
-    assert f"not checked: the process that read it ended with {died.name}" in said.out
+    assert f"not checked: the process that read the file ended with {died.name}" in said.out
     assert "--> recipes/more5.yaml:1:1" in said.out
     others = [line for line in fresh.out.splitlines() if "-->" in line and "more5" not in line]
     assert others

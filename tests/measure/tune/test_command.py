@@ -33,7 +33,7 @@ def test_a_dry_run_lists_the_starts_and_their_time(tmp_path: Path) -> None:
         (("--objective", "fast"), "unknown objective 'fast'"),
         (("--objective", "goodput@8"), "goodput needs bounds"),
         (("--starts", "4"), "too few for the 5 starts"),
-        (("--verify-starts", "2"), "use 1, or at least 3"),
+        (("--verify-starts", "2"), "use --verify-starts 1, or at least 3"),
         (
             ("--verify-starts", "3", "--starts", "10"),
             "too few for the 9 starts",
