@@ -491,7 +491,8 @@ _FP4_KV_BACKEND_LATENT = ("flashinfer", "trtllm_mla", "cutlass_mla")
 _FP4_KV_BACKEND_EARLY = "flashmla"
 """Backend that reads an FP4 cache with latent attention before 0.5.16, if it runs both phases.
 `_FP4_KV_BACKEND_LATENT` lists the other such backends (0.5.20 and later reject cutlass_mla), and
-`_PLAIN` those for models without latent attention."""
+`_PLAIN` those for models without latent attention. After a prefill on fa4, trtllm_mha cannot decode
+(0.5.23 arg_groups/kv_cache_hook.py:275, 0.5.7 server_args.py:1733)."""
 
 
 @rule("SPL327")
@@ -505,20 +506,24 @@ def fp4_kv_backend(plan: Plan) -> Iterator[Verdict]:
     if generation(plan) is None:  # refused with any backend: SPL321
         return
     prefill, decode = attention_backends(plan)
-    backend = attention_backend(plan)
-    if prefill != decode or prefill == "fa4":
+    latent = is_mla(plan.facts.target)
+    if prefill == "fa4":
+        name, backend = "decode_attention_backend", decode
+        known = _FP4_KV_BACKEND_LATENT if latent else _PLAIN[:-1]
+    elif prefill == decode:
+        name, backend = "attention_backend", attention_backend(plan)
+        known = _FP4_KV_BACKEND_LATENT if latent else _PLAIN
+        if latent and plan.in_versions("<0.5.16"):
+            known = (*known, _FP4_KV_BACKEND_EARLY)
+    else:
         return
-    known = _FP4_KV_BACKEND_LATENT if is_mla(plan.facts.target) else _PLAIN
-    if known is _FP4_KV_BACKEND_LATENT and plan.in_versions("<0.5.16"):
-        known = (*_FP4_KV_BACKEND_LATENT, _FP4_KV_BACKEND_EARLY)
-    if backend in known:
-        return
-    yield Verdict(
-        f"{backend} does not support a KV cache of type {requested}",
-        at=("kv_cache_dtype", *BACKENDS),
-        why=f"the engine refuses: KV4 expects attention_backend to be one of {', '.join(known)}",
-        fix=Fix(f"use {known[0]}", set={"attention_backend": known[0]}),
-    )
+    if backend not in known:
+        yield Verdict(
+            f"{backend} does not support a KV cache of type {requested}",
+            at=("kv_cache_dtype", *BACKENDS),
+            why=f"the engine refuses: KV4 expects {name} to be one of {', '.join(known)}",
+            fix=Fix(f"use {known[0]}", set={name: known[0]}),
+        )
 
 
 _BACKEND = "trtllm_mha"
@@ -545,13 +550,19 @@ def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
     if algorithm == "NGRAM" and plan.value(_BREADTH) != 1:
         message = "NGRAM speculative decoding requires --speculative-ngram-max-bfs-breadth=1"
         yield _verdict_of_native_fp4_cache(
-            f"needs {_BREADTH} 1 with NGRAM", (_BREADTH, _ALG), message
+            f"needs {_BREADTH} 1 with NGRAM",
+            (_BREADTH, _ALG),
+            message,
+            Fix(f"set {_BREADTH} to 1", set={_BREADTH: 1}),
         )
     draft = plan.user_value(_DRAFT)
     if draft not in (None, _BACKEND) and algorithm not in ("NONE", "NGRAM"):
         message = "speculative decoding requires --speculative-draft-attention-backend=trtllm_mha"
         yield _verdict_of_native_fp4_cache(
-            f"does not work with the draft's backend {draft}", (_DRAFT,), message
+            f"does not work with the draft's backend {draft}",
+            (_DRAFT,),
+            message,
+            Fix(f"set {_DRAFT} to {_BACKEND}", set={_DRAFT: _BACKEND}),
         )
     if plan.value("disaggregation_mode") != "null":
         message = "trtllm_mha does not yet support PD disaggregation"
@@ -564,10 +575,15 @@ def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
             yield _verdict_of_native_fp4_cache(f"does not work with {name}", (name,), message)
 
 
-def _verdict_of_native_fp4_cache(what: str, at: tuple[str, ...], engine_message: str) -> Verdict:
+_OTHER_TYPE = Fix("use fp8_e4m3 for the KV cache", set={_DTYPE: "fp8_e4m3"})
+
+
+def _verdict_of_native_fp4_cache(
+    what: str, at: tuple[str, ...], engine_message: str, fix: Fix = _OTHER_TYPE
+) -> Verdict:
     return Verdict(
         f"a KV cache of type nvfp4 in the layout of trtllm_mha {what}",
         at=(*at, _DTYPE),
         why=f"the engine refuses: SM100 native NVFP4: {engine_message}",
-        fix=Fix("use fp8_e4m3 for the KV cache", set={_DTYPE: "fp8_e4m3"}),
+        fix=fix,
     )

@@ -132,7 +132,11 @@ ENGINE_MESSAGES: Mapping[str, tuple[str, ...]] = {
         "DeepSeek DSA only supports bf16/bfloat16 or fp8_e4m3 kv_cache_dtype",
         "DeepSeek NSA only supports bf16/bfloat16 or fp8_e4m3 kv_cache_dtype",
     ),
-    "SPL327": ("KV4 MHA expects attention_backend", "KV4 MLA expects attention_backend"),
+    "SPL327": (
+        "KV4 MHA expects attention_backend",
+        "KV4 MLA expects attention_backend",
+        "KV4 FA4 ",
+    ),
     "SPL328": ("SM100 native NVFP4 ",),
     "SPL426": ("multi-layer EAGLE requires speculative_num_draft_tokens",),
     "SPL427": ("Quantization method specified in the model config ({}) does not match",),

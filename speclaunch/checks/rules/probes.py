@@ -233,7 +233,8 @@ def _refused(plan: Plan, probe: Probe, path: str) -> Iterator[Verdict]:
         yield _verdict_of_refused_probe(
             probe,
             f"{probe_name(probe)} gets 404 from the servers{where}",
-            "a rank after the first serves /health, /health_generate and, from 0.5.4, /ping",
+            "a rank after the first serves /health, /health_generate, /ping (from 0.5.4) and "
+            "/metrics (with enable_metrics)",
             "probe /health",
             written(plan, "node_rank", "nnodes"),
         )

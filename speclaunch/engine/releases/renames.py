@@ -138,10 +138,10 @@ class LiveVariable(Struct, frozen=True):
 
 
 VARIABLES: tuple[LiveVariable, ...] = (
-    # 0.5.4 server_args.py reads it; 0.5.14 speculative_hook.py:71 only prints a notice.
+    # 0.5.4.post1 server_args.py:1436 reads it; 0.5.14 speculative_hook.py:71 only prints a notice.
     LiveVariable(
         "SGLANG_ENABLE_SPEC_V2",
-        ">=0.5.4,<0.5.14",
+        ">=0.5.4.post1,<0.5.14",
         "SpecV2 is always on from 0.5.14",
     ),
     # 0.5.5 ngram_info.py reads it; from 0.5.14 it is declared in environ.py but never read.

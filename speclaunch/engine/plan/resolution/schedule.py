@@ -278,7 +278,7 @@ def _v2_by_switch(working: Working) -> None:
 def _mixed_chunk(working: Working) -> None:
     """Switch `enable_mixed_chunk` off if the algorithm does not support mixed batches.
 
-    0.4.6 leaves it on; 0.4.10 added the check.
+    0.4.6 leaves it on; 0.4.7 added the check.
     """
     name = "enable_mixed_chunk"
     with working.deciding(name):
@@ -294,7 +294,7 @@ def _mixed_chunk(working: Working) -> None:
             name,
             False,
             f"{algorithm} cannot mix prefill and decode in a batch in this version",
-            "sglang 0.5.23 arg_groups/speculative_hook.py:1108, 0.4.10 server_args.py:539",
+            "sglang 0.5.23 arg_groups/speculative_hook.py:1108, 0.4.7 server_args.py:428",
         )
 
 
