@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from speclaunch.core import InputError, Problem, lazy
-from speclaunch.deployments.sources import slime
+from speclaunch.deployments.sources import slime, verl
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import (
@@ -112,8 +112,9 @@ def look(words: Sequence[Field]) -> FoundCommand:
 
             found.invocation = dynamo.without_own(found.invocation)
         return found
-    if any(slime.is_engines(word.text) for word in words):
-        return _slime(words, found)
+    trained = _trainer(words, found)
+    if trained is not None:
+        return trained
     for index, word in enumerate(words):
         text = "".join(piece.text for piece in word.pieces)
         if READ.search(text) and any(char in text for char in " \t\n"):
@@ -125,6 +126,18 @@ def look(words: Sequence[Field]) -> FoundCommand:
         place = words[first - 1].place
         found.wrapping = read_wrappers(words[: max(first - 3, 0)])
         found.router = RouterCommand(program_name, arguments, place, found.wrapping.name)
+    return found
+
+
+def _trainer(words: Sequence[Field], found: FoundCommand) -> FoundCommand | None:
+    """Return the server of slime's or verl's rollouts; None for any other command."""
+    if any(slime.is_engines(word.text) for word in words):
+        return _slime(words, found)
+    found.invocation = verl.read_overrides(words)
+    if found.invocation is None:
+        return None
+    found.wrapping = read_wrappers(words)
+    found.wrapping.env |= slime.runtime_environment(words)
     return found
 
 

@@ -30,7 +30,7 @@ VLLM_IMAGE = f"{VLLM}-openai"
 """Image that runs vLLM's server."""
 _SERVER = (
     r"sglang(?:_router)?\.launch_server|sglang\s+serve|sglang/launch_server\.py|--sglang-"
-    rf"|dynamo\.sglang|{VLLM}"
+    rf"|dynamo\.sglang|engine_kwargs\.sglang\.|\bmtp\.enable_rollout|{VLLM}"
 )
 SERVER = lazy(_SERVER)
 """Pattern of text that may contain a server command. Other text is not read."""
@@ -131,7 +131,7 @@ class InvocationKind(StrEnum):
     VLLM = "vllm"
     """``vllm serve``, until an import translates it"""
     ENGINE = "engine"
-    """``sglang.Engine(…)`` or ``ServerArgs(…)``: fields instead of flags"""
+    """``sglang.Engine(…)``, ``ServerArgs(…)`` or verl's overrides: fields instead of flags"""
 
 
 class ConfigFile(Struct, frozen=True):
