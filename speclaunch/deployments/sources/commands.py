@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from speclaunch.core import InputError, Problem, lazy
-from speclaunch.deployments.sources import slime, verl
+from speclaunch.deployments.sources import slime
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import (
@@ -133,6 +133,10 @@ def _trainer(words: Sequence[Field], found: FoundCommand) -> FoundCommand | None
     """Return the server of slime's or verl's rollouts; None for any other command."""
     if any(slime.is_engines(word.text) for word in words):
         return _slime(words, found)
+    if not any("actor_rollout_ref." in word.text for word in words):
+        return None
+    from speclaunch.deployments.sources import verl  # noqa: PLC0415  few commands are verl's
+
     found.invocation = verl.read_overrides(words)
     if found.invocation is None:
         return None
