@@ -33,8 +33,11 @@ _OWN = {
     "actor_rollout_ref.model.trust_remote_code": "trust_remote_code",
 }
 """verl's options and the engine arguments that they set."""
-_ALWAYS = ("model_path", "tp_size", "mem_fraction_static", "max_running_requests")
-"""Engine arguments that verl's configuration sets if the command does not."""
+_ALWAYS = (
+    *("model_path", "tp_size", "mem_fraction_static", "max_running_requests"),
+    "attention_backend",
+)
+"""Engine arguments that verl sets also if the command does not."""
 _SPECULATION = {
     "speculative_algorithm": "EAGLE",
     "speculative_num_steps": "3",
@@ -59,45 +62,59 @@ def read_overrides(words: Sequence[Field]) -> Invocation | None:
         elif index > start and word.unknown is not None and "=" not in word.text:
             rest.append(word.word())
     runs_mtp = _is_true(found, f"{_MTP}enable") and _is_true(found, f"{_MTP}enable_rollout")
-    of_sglang = _text(found, f"{_ROLLOUT}name") == "sglang"
-    if not any(name.startswith(_ENGINE) for name in found) and not (runs_mtp and of_sglang):
+    engine = _text(found, f"{_ROLLOUT}name")
+    sets_fields = any(name.startswith(_ENGINE) for name in found)
+    if engine != "sglang" and (engine.isalpha() or not sets_fields):
         return None
-    values = {own: found[name] for name, own in _OWN.items() if name in found}
-    values |= {n.removeprefix(_ENGINE): v for n, v in found.items() if n.startswith(_ENGINE)}
+    if not sets_fields and not runs_mtp:
+        return None
     place = words[max(start - 1, 0)].place
+    values = _values(found, runs_mtp=runs_mtp)
     argv = [*rest, *_unset(values, place)]
-    dropped: list[Dropped] = []
     if runs_mtp:
-        for name, default in _SPECULATION.items():
-            values.pop(name, None)
-            if (own := found.get(f"{_MTP}{name}")) is not None:
-                values[name] = own
-            else:
-                argv += (Word(f"--{name.replace('_', '-')}", place), Word(default, place))
+        for name in _SPECULATION.keys() - values:
+            argv += (_flag(name, place), Word(_SPECULATION[name], place))
+    dropped: list[Dropped] = []
     for name, value in values.items():
         word = value.word()
-        flag = replace(word, text=f"--{name.replace('_', '-')}", evaluated=True, why=None)
         text = _unquoted(word.text)
         if word.evaluated and text.lower() in _OFF:
             why = "a false or null field keeps its default"
-            dropped.append(Dropped(f"{name}={text}", flag.place, why))
+            dropped.append(Dropped(f"{name}={text}", word.place, why))
         elif word.evaluated and text.lower() == "true":
-            argv.append(flag)
+            argv.append(_flag(name, word.place))
         else:
-            argv += (flag, replace(word, text=text))
+            argv += (_flag(name, word.place), replace(word, text=text))
     program = tuple(word.word() for word in words[:start])
     return Invocation(
         InvocationKind.ENGINE, tuple(argv), place, program=program, dropped=tuple(dropped)
     )
 
 
+def _values(found: Mapping[str, Field], *, runs_mtp: bool) -> dict[str, Field]:
+    """Return the overrides by the engine argument that they set; the last one wins."""
+    values = {own: found[name] for name, own in _OWN.items() if name in found}
+    if _text(found, f"{_ROLLOUT}data_parallel_size") not in ("", "1"):
+        values.pop("tp_size", None)  # verl multiplies the two
+    values |= {n.removeprefix(_ENGINE): v for n, v in found.items() if n.startswith(_ENGINE)}
+    if runs_mtp:
+        for name in _SPECULATION:
+            values.pop(name, None)
+            if f"{_MTP}{name}" in found:
+                values[name] = found[f"{_MTP}{name}"]
+    return values
+
+
+def _flag(name: str, place: Place) -> Word:
+    return Word(f"--{name.replace('_', '-')}", place)
+
+
 def _unset(values: Mapping[str, Field], place: Place) -> Iterator[Word]:
     """Yield unknown values for arguments that verl sets itself."""
-    for name in (*_ALWAYS, "attention_backend"):
+    for name in _ALWAYS:
         if name not in values:
-            yield Word(f"--{name.replace('_', '-')}", place)
-            why = "verl's configuration sets it"
-            yield Word("???", place, evaluated=False, why=why)
+            yield _flag(name, place)
+            yield Word("???", place, evaluated=False, why="verl sets it")
 
 
 def _is_true(found: Mapping[str, Field], name: str) -> bool:

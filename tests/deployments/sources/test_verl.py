@@ -69,6 +69,13 @@ def test_arguments_that_verl_sets_are_unknown() -> None:
 RUN = 'ray job submit --runtime-env-json=\'{"env_vars": {"A": "1"}}\' -- python3 -m verl.main'
 
 
+def test_data_parallel_ranks_multiply_the_gpus() -> None:
+    size = f"{ROLLOUT}tensor_model_parallel_size=2 {ROLLOUT}data_parallel_size=4"
+    found = read(f"python3 -m verl.trainer.main_ppo {size} {ENGINE}speculative_algorithm=NGRAM\n")
+    values = dict(pairwise(texts(found)))
+    assert (values["--tp-size"], values["--dp-size"]) == ("???", "4")
+
+
 def test_multi_token_prediction() -> None:
     found = read(
         f"{RUN} {ROLLOUT}name=sglang {MTP}enable=True {MTP}enable_rollout=True "
@@ -88,6 +95,7 @@ def test_multi_token_prediction() -> None:
         f"{ROLLOUT}name=vllm {MTP}enable=True {MTP}enable_rollout=True",
         f"{ROLLOUT}name=sglang {MTP}enable=False {MTP}enable_rollout=True",
         f"{ROLLOUT}name=sglang {ROLLOUT}tensor_model_parallel_size=2",
+        f"{ROLLOUT}name=vllm {ENGINE}speculative_algorithm=NGRAM",
     ],
 )
 def test_no_speculation_on_sglang(text: str) -> None:
