@@ -1,4 +1,4 @@
-"""Rules, lint, edits and their proofs, the engine check, editors.
+"""Rules, lint, proven edits, the engine check, and editor support.
 
 Other libraries import only the names below. See README.md.
 """

@@ -1,7 +1,7 @@
-"""Conditions of advisories, evaluated on plans.
+"""Conditions of advisories, evaluated on the effective values of plans.
 
-Conditions are evaluated on effective values. The result is unknown if it depends on a missing fact,
-unless another part of the condition excludes the deployment.
+The result is unknown if it depends on a missing fact, unless another part of the condition excludes
+the deployment.
 """
 
 from __future__ import annotations

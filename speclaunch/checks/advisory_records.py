@@ -19,7 +19,7 @@ class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class CheckpointCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Condition on a checkpoint. Each field lists the accepted values; empty: any."""
+    """Condition on a checkpoint: accepted values by field; an empty field accepts any."""
 
     architectures: tuple[str, ...] = ()
     quantization: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Confidence(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """Explanation for the advisory's page."""
+        """Explanation of the level for a page."""
         return _MEANINGS[self]
 
 

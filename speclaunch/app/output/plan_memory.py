@@ -151,7 +151,7 @@ def memory_picture(rank: RankBudget) -> MemoryBar | None:
 
 
 def spans(found: Coverage) -> Iterator[tuple[BatchSpan, float, float]]:
-    """Yield each span of batch sizes with the same decode mode, and its position and width."""
+    """Yield each span of batch sizes with one decode mode, and its position and width."""
     for span in found.spans():
         at = (span.first - 1) * 100 / found.most
         yield span, at, (span.last - span.first + 1) * 100 / found.most
@@ -321,7 +321,7 @@ def _legend(paper: LineWriter, rank: RankBudget) -> None:
 
 
 def _style(use: MemoryUse) -> str:
-    """Return the style of a use: its color, and a color for letters on it."""
+    """Return the style of a memory use: its color, and a color for letters."""
     color = COLORS[use]
     if not color:
         return "dim"

@@ -203,7 +203,7 @@ def contents(rank: RankBudget) -> str:
 
 
 def by_concern(rows: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
-    """Return each concern with its group of consecutive arguments."""
+    """Return consecutive arguments, grouped by concern."""
     return [(concern, list(some)) for concern, some in groupby(rows, key=lambda row: row.concern)]
 
 

@@ -68,7 +68,7 @@ def _show_proposals(paper: LineWriter, planned: PlannedDeployment) -> None:
 
 
 def show_title(paper: LineWriter, planned: PlannedDeployment, *, origins: bool = True) -> None:
-    """Print recipe, engine, hardware and unknown facts; with `origins`, also the fact sources."""
+    """Print recipe, engine, hardware and unknown facts; with `origins`, also fact sources."""
     paper.line((planned.label, "bold"), f" on SGLang {planned.version}, {place(planned)}")
     if planned.description:
         paper.say(planned.description, "dim")

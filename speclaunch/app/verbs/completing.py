@@ -48,7 +48,7 @@ class CompletionCandidate(Struct, frozen=True):
 
 
 def answer(words: Sequence[str]) -> None:
-    """Print the completions of the last word; `words` are all words after `speclaunch`.
+    """Print the completions of the last word; `words` follow `speclaunch`.
 
     Each line is a value, a tab and a description. Prints nothing for files, which the shell lists
     itself.

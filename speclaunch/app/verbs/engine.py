@@ -75,7 +75,7 @@ def list_engines(_options: VerbOptions) -> None:
 
 
 def install_engine(options: InstallOptions) -> None:
-    """Install the real SGLang for the CPU. Raises InputError, LaunchError."""
+    """Install an SGLang engine for the CPU. Raises InputError, LaunchError."""
     _require_cpu(options.name)
     release = (options.release or SGLANG_VERSION).removeprefix("v")
     engine = CpuEngine(speclaunch_home(), release)

@@ -116,7 +116,7 @@ def put_stdin(done: Fixes) -> None:
 
 
 def edits_in(run: LintRun, report: Report) -> Edits:
-    """Return a function that maps a finding to its edits, and reads each file once."""
+    """Return a function that maps a finding to its edits and reads each file only once."""
     versions: dict[str, set[str]] = {}
     for file in report.files:
         versions.setdefault(file.path, set()).add(file.engine)

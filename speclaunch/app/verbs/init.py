@@ -1,4 +1,4 @@
-"""`speclaunch init` and `drafts`: write a recipe for a target, or list its methods."""
+"""`speclaunch init` and `drafts`: write a recipe for a target, or list its speculation methods."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def _require_sound(
 
 
 def _free(output: Path, *, overwrite: bool) -> Path:
-    """Return `output`. Raises InputError if it cannot be written, or exists without `overwrite`."""
+    """Return `output`. Raises InputError if it cannot be written or, unless `overwrite`, exists."""
     if output.suffix != ".yaml":
         raise InputError(f"--output {output}: a recipe file must end in .yaml")
     if output.exists() and not output.is_file():

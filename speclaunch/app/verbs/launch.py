@@ -154,7 +154,7 @@ def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
 
 
 def _hook(program: Path | None) -> Path | None:
-    """Return the absolute path of a program, if set. Raises InputError if it cannot be run."""
+    """Return a program's absolute path; None if unset. Raises InputError if it cannot be run."""
     if program is None:
         return None
     found = children.find_program(program.absolute() if program.parts[1:] else program)

@@ -301,7 +301,7 @@ def output(
 ) -> LintOutput:
     """Return the requested output, with annotations on GitHub Actions unless `shown` is set.
 
-    Raises InputError for an unknown format, a missing directory, a path in `linted`, and a path
+    Raises InputError for an unknown format, a missing directory, a path in `linted`, or a path
     that is named twice.
     """
     annotates = False

@@ -46,7 +46,7 @@ class LaunchLock:
         self._lock: Recipe | None = None
         self._source: Recipe | None = None
         self.request: LockRequest | None = None
-        """Lock to write once the recipe has served."""
+        """Lock to write once the recipe has served; None without `--lock`."""
         if options.lock and not options.smoke:
             raise InputError("--lock needs --smoke, because a lock records settings that served")
         if options.lock and options.locked:
@@ -65,7 +65,7 @@ class LaunchLock:
         return self._lock
 
     def prepare(self, recipe: Recipe, engine: str | None, *, dry_run: bool) -> Prepared:
-        """Prepare the recipe. For `--locked`, a different engine is accepted, so that `require`
+        """Prepare the recipe. With `--locked`, a different engine is accepted, so that `require`
         can name all differences.
 
         Raises InputError, LaunchError.
@@ -87,7 +87,7 @@ class LaunchLock:
     def overrides(self, overrides: list[str]) -> list[str]:
         """Return the overrides that repeat this launch.
 
-        With `--locked`, they are the lock and the user's overrides for this host.
+        With `--locked`: the lock as recipe, and the user's overrides for this host.
         """
         if self._lock is None:
             return overrides

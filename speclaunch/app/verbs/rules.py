@@ -38,7 +38,7 @@ def _severities(rule: Rule) -> str:
 
 
 def versions_of(rule: Rule) -> str:
-    """Return the engine versions of a rule, lower bounds first."""
+    """Return a rule's engine versions as text, lower bounds first."""
     parts = [part for part in rule.versions.split(",") if part]
     return ", ".join(sorted(parts, key=lambda part: (part[0] != ">", part)))
 
@@ -67,7 +67,7 @@ def explain_code(code: str) -> None:
 
 
 def listed() -> list[dict[str, Any]]:
-    """Return every rule and notice in code order, with the summary of its page."""
+    """Return every rule and notice, sorted by code, with the summary of its page."""
     listed: list[dict[str, Any]] = [
         {
             "code": rule.code,

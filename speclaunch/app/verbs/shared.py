@@ -53,7 +53,7 @@ def engine_version(text: str) -> str:
 
 
 def engine_release(option: str, text: str) -> ResolvedVersion:
-    """Return the known release for an option's text, with a note if it is in another release line.
+    """Return the known release for an option's text, with a note if its release line differs.
 
     Raises InputError.
     """
@@ -71,9 +71,9 @@ def lookup(
     online: bool = False,
     assume: Sequence[str] | None = None,
 ) -> Lookup:
-    """Return the sources of facts that options select.
+    """Return the fact sources selected by the options.
 
-    Raises InputError for a missing directory, an unknown GPU and a malformed assumption.
+    Raises InputError for a missing directory, an unknown GPU or a malformed assumption.
     """
     for directory in models or ():
         if not directory.is_dir():

@@ -124,7 +124,7 @@ class TuningTask(Struct, frozen=True):
     space: tuple[DraftSetting, ...]
     own: DraftSetting | None
     published: DraftSetting | None
-    """Setting from published evidence, or None if it is outside the search space. The best setting
+    """Setting from published evidence; None if the search space has none. The best setting
     must beat it.
     """
     aim: TuningObjective
@@ -302,7 +302,7 @@ def _change(question: TuningTask, winner: Compared) -> Tuned | None:
 
 
 def _written(question: TuningTask, change: Tuned | None) -> Path | None:
-    """Write the best setting and return the file, or None if none was written.
+    """Write the best setting and return the file; None if nothing was written.
 
     Raises OutputRefusedError if the rules find new errors in the result.
     """

@@ -1,4 +1,4 @@
-"""`speclaunch watch`: the speculation of running engines, live or once."""
+"""`speclaunch watch`: speculation metrics of running engines, live or once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fix files or correct names in them. The new text is proven and linted."""
+"""Fixes and name corrections in files, each proven and linted."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class _Job(Struct, frozen=True):
 
 
 class _NothingToDoError(NotFixableError):
-    """The text already has the requested value."""
+    """Error if the text already has the requested value."""
 
 
 def numbers_of(
@@ -524,7 +524,7 @@ def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def against(before: CheckedText | None, after: CheckedText) -> OutputCheck:
-    """Return the new and inherited errors and warnings of `after`. `before`: its source, if any."""
+    """Return the errors and warnings of `after`, new or inherited from its source `before`."""
     known: Counter[tuple[str, Severity, int]] = Counter()
     if before is not None:
         known.update(key for finding in before.findings for key in before.keys(finding))

@@ -123,7 +123,7 @@ def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Ite
 def without(
     words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str
 ) -> Iterator[list[Edit]]:
-    """Yield alternative edits that remove the tokens `gone`; `all_gone`: see `removal`."""
+    """Yield alternative edits that remove the tokens `gone`; `all_gone`: all tokens to remove."""
     for uses in (True, False):
         edits = removal(words, gone, all_gone, text, uses=uses)
         if edits is not None:

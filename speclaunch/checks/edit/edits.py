@@ -285,7 +285,7 @@ def write_together(texts: Mapping[Path, str]) -> None:
 
 
 class NotFixableError(Exception):
-    """A fix is left to the user. The message is the reason, as a clause for a report."""
+    """Error if a fix is left to the user. The message is the reason, as a clause."""
 
 
 class TargetArgument(Struct, frozen=True):

@@ -208,7 +208,7 @@ class _Work(Struct):
         return None
 
     def _chosen(self, now: CheckedText) -> Iterator[tuple[Finding, FileEdits]]:
-        """Yield proven fixes that do not overlap: the first by place of each deployment."""
+        """Yield findings with proven fixes that do not overlap: the first per deployment."""
         taken: set[int] = set()
         lines: set[int] = set()
         versions = tuple(dict.fromkeys(finding.engine for finding in now.findings))

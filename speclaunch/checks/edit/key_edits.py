@@ -1,4 +1,4 @@
-"""Fixes as edits of keys: recipes, files for `--config`, keywords of `sglang.Engine(…)`."""
+"""Fixes as edits of keys in recipes and `--config` files, or keywords of `sglang.Engine(…)`."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def successor(image: str, to: str) -> NewImage | None:
 
 
 def unknown_image(image: str, to: str) -> Problem:
-    """Return a problem: the image has no known counterpart with the release `to`."""
+    """Return the problem that an image has no known counterpart for the release `to`."""
     return Problem(
         f"{image} contains SGLang {image_version(image)}, and its counterpart with {to} is unknown",
         help=(
@@ -192,7 +192,7 @@ class Migration(Struct):
     """New text of the file, or the old text if there are problems; empty for several files."""
     steps: list[MigrationStep] = []
     problems: list[Problem] = []
-    """Blockers: the feature was removed, the flag is unknown, or a value is rejected."""
+    """Problems that block the migration: a removed feature, unknown flag or rejected value."""
     origins: list[MigrationStep] = []
     """Version of each command, and why it is assumed; empty if the user set a version."""
     warnings: list[Problem] = []

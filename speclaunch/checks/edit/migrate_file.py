@@ -87,7 +87,7 @@ class _File(Struct):
         return replace(parsed, problems=(*parsed.problems, *refused_))
 
     def refused(self, catalogue: Catalogue) -> tuple[Problem, ...]:
-        """Return the problems of keys that the version accepts only on the command line."""
+        """Return the problems of keys that a version accepts only on the command line."""
         found = self.invocation(catalogue.version)
         return found.refused if found is not None else ()
 
@@ -313,7 +313,7 @@ def carried_config(
 
 
 class _UnseenError(Exception):
-    """A file cannot be read; the message is the reason."""
+    """Error if a file cannot be read; the message is the reason."""
 
 
 def _text(path: Path) -> str:
@@ -330,7 +330,7 @@ def _text(path: Path) -> str:
 def following(
     base: Path, to: str, source: str | None = None, *, alone: bool = True
 ) -> Callable[[Invocation, PlannedMigration], Migration]:
-    """Return the `follow` function of `migrate_commands`; it migrates files named by a command."""
+    """Return a `follow` function for `migrate_commands`; it migrates files named by a command."""
 
     def follow(invocation: Invocation, planned: PlannedMigration) -> Migration:
         done = Migration()

@@ -1,7 +1,7 @@
 """Migration of a recipe's own arguments, version pin and image to another engine version.
 
 Arguments from groups need no change, because `engine/releases/command.py` renders them for every
-version. They are still checked against the version.
+version. They are still checked against the target version.
 """
 
 from __future__ import annotations

@@ -397,7 +397,7 @@ def announced(arguments: Sequence[MigratedArgument]) -> Announced:
 def unset(difference: Difference, before: Meaning, after: Meaning) -> str | None:
     """Return the message for a changed default; None if one of the commands sets the argument.
 
-    The message is empty for None and False, which both mean off or the engine's choice.
+    It is empty if both defaults are None or False, which mean off or the engine's choice.
     """
     name = difference.name
     if name in before.explicit or name in after.explicit:
