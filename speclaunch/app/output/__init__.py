@@ -1,1 +1,1 @@
-"""Output for users: presentation of results, independent of their computation."""
+"""Presentation of results to users, independent of their computation."""

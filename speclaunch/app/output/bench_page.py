@@ -299,7 +299,7 @@ def quantiles_of(side: NumbersRecord, key: str) -> Sequence[float]:
 
 
 def at_share(shares: Sequence[float], values: Sequence[float], share: float) -> float:
-    """Interpolate the time within which a share of the requests finish."""
+    """Interpolate the time within which a share of the requests finishes."""
     for (low, before), (high, after) in pairwise(zip(shares, values, strict=True)):
         if low <= share <= high:
             part = (share - low) / (high - low) if high > low else 0.0

@@ -23,7 +23,7 @@ def show_forecast(
 ) -> None:
     """Print the last known good settings and the recovery steps.
 
-    With `ladder`, print each step with its cost and predicted memory fit; otherwise only a count.
+    With `ladder`, print each step with its cost and predicted memory fit; otherwise only the count.
     """
     rungs, end = forecast
     if known is not None:

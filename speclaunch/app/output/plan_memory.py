@@ -214,7 +214,7 @@ _FEW = 5
 
 
 def show_memory(paper: LineWriter, budget: MemoryBudget) -> None:
-    """Print the verdict and up to five numbers."""
+    """Print the verdict and up to five memory numbers."""
     head, style = _HEADS[budget.fit]
     paper.heading("Memory")
     paper.line("  ", (head, style))

@@ -109,7 +109,7 @@ def check(options: AdvisoriesCheckOptions) -> ExitCode:
 
 
 def _is_linted(word: str) -> bool:
-    """True if `word` is standard input, a directory, or a file that is not a recipe."""
+    """True if `word` names standard input, a directory, or a file that is not a recipe."""
     if word == STDIN or Path(word).is_dir():
         return True
     if not Path(word).is_file():

@@ -217,7 +217,7 @@ def overrides(before: Sequence[str], current: str, *, needs_key: bool) -> Iterat
 
 
 def config_dirs(words: Sequence[str]) -> list[Path]:
-    """Return the existing directories of `--config-dir` in a command line."""
+    """Return the existing directories that `--config-dir` names."""
     found = [after for word, after in pairwise(words) if word == "--config-dir"]
     found += [word.partition("=")[2] for word in words if word.startswith("--config-dir=")]
     return [path for folder in found if (path := expand_user(folder)).is_dir()]

@@ -36,7 +36,7 @@ from speclaunch.core import ExitCode, InputError, Problem, lazy, masked
 _SECRET = lazy(
     r"(?i)key|token|secret|passw|credential|auth|cookie|dsn|webhook|_pat|conn_?str|://|;"
 )
-"""Pattern that occurs in every file with a secret; other files are not searched for secrets."""
+"""Pattern found in every file that contains a secret; other files are not searched for secrets."""
 
 
 class Fixes(Struct):

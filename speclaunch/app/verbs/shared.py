@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def engine_versions(text: str | None) -> tuple[str, ...]:
-    """Return the known versions that `--engine` names, and print their notes."""
+    """Return the known versions that `--engine` names, if any, and print their notes."""
     versions = listed(text) if text is not None else ()
     for version in versions:
         if version.note:
