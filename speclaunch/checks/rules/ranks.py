@@ -388,7 +388,7 @@ def _fixed(plan: Plan) -> Iterator[Verdict]:
     name = RANK
     if plan.is_set(name) and plan.place(name).path != COMMAND_LINE:
         yield Verdict(
-            f"the recipe is for {number(plan, NODES)} hosts, but fixes {name}",
+            f"the recipe is for {number(plan, NODES)} hosts, but sets {name}",
             at=(name,),
             why="each host starts the same recipe; the platform supplies the host's rank",
             fix=Fix(f"remove {name} and pass it at launch: args.{name}=…"),
@@ -442,7 +442,7 @@ def _gpus(plan: Plan, provided: tuple[int, Place] | None) -> Iterator[Verdict]:
         why="a rank without a GPU stops: CUDA error: invalid device ordinal"
         if short
         else f"{there - needed} GPUs of each host remain idle",
-        fix=Fix(f"set the parallel sizes and nnodes for {there} GPUs per host"),
+        fix=Fix(f"set the parallel sizes and nnodes to use {there} GPUs per host"),
         severity=None if short else Severity.INFO,
         others=(place,),
     )

@@ -179,7 +179,7 @@ def _as_prefill(plan: Plan) -> Iterator[Verdict]:
             at=(_BACKEND,),
             why="the engine stops: AssertionError: Prefill server does not support 'fake' as the "
             "transfer backend",
-            fix=Fix("remove it: the default is mooncake", set={_BACKEND: None}),
+            fix=Fix(f"remove {_BACKEND}: the default is mooncake", set={_BACKEND: None}),
         )
     name = _OTHER_SIDE[0]
     decode, prefill = number(plan, name), number(plan, "tp_size")
@@ -505,7 +505,7 @@ def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict |
             at,
             "the engine assigns entire prefill ranks to decode ranks by integer division: "
             "requests go to missing ranks, or lack parts of the KV cache",
-            Fix(f"set the attention ranks (tp_size / DP attention ranks) of decode to {theirs}"),
+            Fix(f"set decode's attention ranks (tp_size / DP attention ranks) to {theirs}"),
         )
     if _is_latent(decode):
         return None

@@ -98,7 +98,7 @@ def shared_host_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                     at=("port",),
                     why="the second server fails: address already in use"
                     + ("" if sure else ", if both run on one node"),
-                    fix=Fix("set a different port for each"),
+                    fix=Fix("set a different port for each server"),
                     others=(*written(plan, "port"), *written(first, "port")),
                     severity=Severity.ERROR if sure else None,
                 ),
@@ -166,7 +166,7 @@ def _wrong_of_router_upstream(
             why=(
                 "connection refused: the router marks the server as unhealthy and sends it nothing"
             ),
-            fix=Fix("set the router's port to a port that reaches the server"),
+            fix=Fix("connect the router to a port that reaches the server"),
             place=upstream.port.place,
             others=(*written(plan, "port"), service.place),
         ),
@@ -221,7 +221,7 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
         yield (
             plan,
             Verdict(
-                f"the router {router.name} uses {upstream.host} as {as_what}, but its "
+                f"the router {router.name} uses {upstream.host} as {as_what}, but the server's "
                 f"disaggregation_mode is {_SAYS[mode]}",
                 at=("disaggregation_mode",),
                 why="no request is answered: prefill stops after the first token, and decode waits "
@@ -248,9 +248,7 @@ def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                 at=("disaggregation_mode",),
                 why="each request must reach both servers, with the same bootstrap room and the "
                 "prefill server's address; neither server answers clients directly",
-                fix=Fix(
-                    "add sglang_router with --pd-disaggregation; ignore this if it runs elsewhere"
-                ),
+                fix=Fix("add sglang_router with --pd-disaggregation unless it runs elsewhere"),
                 place=context_of(prefill).place,
                 others=(context_of(decode).place,),
             ),
@@ -365,7 +363,7 @@ def lone_restart(plan: Plan) -> Iterator[Verdict]:
     )
     if group.platform in _EACH_ALONE:
         yield Verdict(
-            f"a {group.platform} restarts each of {hosts(plan)} ranks separately",
+            f"a {group.platform} restarts each of the {hosts(plan)} ranks separately",
             at=("nnodes",),
             why=why,
             fix=Fix("use a LeaderWorkerSet, which restarts the group"),
@@ -374,7 +372,7 @@ def lone_restart(plan: Plan) -> Iterator[Verdict]:
         )
     elif group.platform in _GROUPS and restart is not None and text(restart) == _NEVER:
         yield Verdict(
-            f"the restart policy None restarts each of {hosts(plan)} ranks separately",
+            f"the restart policy None restarts each of the {hosts(plan)} ranks separately",
             at=("nnodes",),
             why=why,
             fix=Fix(f"set it to {_GROUPS[group.platform]}"),
@@ -414,7 +412,7 @@ def _differing(plan: Plan, other: Plan) -> Iterator[tuple[Plan, Verdict]]:
             plan,
             Verdict(
                 f"ranks of one server differ in {name}: {values}",
-                why="all ranks must choose the same collectives and kernels: otherwise they "
+                why="all ranks must choose the same collectives and kernels; otherwise they "
                 "hang or fail to connect",
                 fix=Fix("set the same variables on all ranks"),
                 place=context_of(plan).place if mine is None else mine.place,
@@ -447,7 +445,7 @@ def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
                 yield (
                     members[0],
                     Verdict(
-                        f"the file contains the value of --{name} of the router {router.name}",
+                        f"the file contains the value of --{name} for the router {router.name}",
                         why="the key remains in the repository's history, readable by anyone with "
                         "access",
                         fix=Fix("rotate the exposed key, and read the new key from a secret"),
@@ -470,8 +468,8 @@ def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
         elif not plan.value("enable_metrics"):
             yield Verdict(
                 f"{scrape.name} scrapes the server, which exports no metrics",
-                why="without enable_metrics, /metrics returns 404: alerts and dashboards remain "
-                "empty",
+                why="without enable_metrics, /metrics returns 404: alerts and dashboards get no "
+                "data",
                 fix=Fix("add --enable-metrics"),
                 place=scrape.place,
                 others=written(plan, "enable_metrics"),
@@ -479,7 +477,7 @@ def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
         elif not path.startswith(METRICS_PATH):
             yield Verdict(
                 f"{scrape.name} scrapes {path}, but the metrics are at {METRICS_PATH}",
-                why="alerts and dashboards remain empty",
+                why="alerts and dashboards get no data",
                 fix=Fix(f"scrape {METRICS_PATH}"),
                 place=scrape.place if scrape.path is None else scrape.path.place,
             )
@@ -493,7 +491,7 @@ def _scrape_of_other_port(plan: Plan, scrape: Scrape, port: int) -> Iterator[Ver
     yield Verdict(
         f"{scrape.name} scrapes port {port}, but the server listens on {http_port(plan)}",
         at=("port",),
-        why="the scrape fails: alerts and dashboards remain empty",
+        why="the scrape fails: alerts and dashboards get no data",
         fix=Fix(f"scrape port {http_port(plan)}"),
         place=scrape.place if scrape.port is None else scrape.port.place,
         others=() if plan.is_set("port") else (plan.request.place,),

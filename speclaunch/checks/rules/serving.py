@@ -86,8 +86,8 @@ def impossible_port(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{name} is {value}; ports are 1 to {_HIGHEST}",
             at=(name,),
-            why="the server fails when it binds the port",
-            fix=Fix(f"set a free port below {_HIGHEST + 1}", set={name: None}),
+            why="the server cannot bind the port",
+            fix=Fix(f"use a free port from 1 to {_HIGHEST}", set={name: None}),
         )
 
 

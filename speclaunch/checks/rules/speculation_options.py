@@ -52,7 +52,7 @@ def adaptive_steps(plan: Plan) -> Iterator[Verdict]:
         return
     file = plan.user_value("speculative_adaptive_config")
     if file is not None:
-        raise UnknownValueError(f"the candidate steps are in {file}")
+        raise UnknownValueError(f"the candidate steps are in {file}, which is not read")
     candidates = list(speculation.candidate_steps(plan))
     if steps in candidates:
         return
@@ -180,7 +180,8 @@ def block_verification(plan: Plan) -> Iterator[Verdict]:
         return
     if plan.algorithm not in ("EAGLE", "EAGLE3", "DFLASH", "DSPARK"):
         yield Verdict(
-            f"block verification does not work with {plan.algorithm or 'no speculative algorithm'}",
+            f"{plan.algorithm or 'a server without speculation'} does not support block "
+            "verification",
             at=(BLOCKS, "speculative_algorithm"),
             why="the engine refuses: --speculative-use-block-verification only supports EAGLE / "
             "EAGLE3 / NEXTN / DFLASH / DSPARK.",
@@ -220,8 +221,8 @@ def token_map_sharded(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"speculative_token_map does not work with an output layer on {parts} GPUs",
             at=("speculative_token_map", "tp_size"),
-            why="the engine looks up the map's token ids in one GPU's share of the vocabulary: "
-            "index out of bounds",
+            why="the engine looks up the map's token ids in one GPU's share of the vocabulary, "
+            "where some are out of bounds",
             fix=Fix(
                 "remove speculative_token_map, or serve on one GPU",
                 set={"speculative_token_map": None},
@@ -262,14 +263,14 @@ def draft_window_size(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"{plan.written_name(_WINDOW)} {window} is not positive",
             at=(_WINDOW,),
-            why=f"the engine refuses a size below 1, got {window}",
+            why="the engine refuses a size below 1",
             fix=Fix("remove it: the draft then attends to the entire context", set={_WINDOW: None}),
         )
     if sink is not None and int(sink) < 0:
         yield Verdict(
             f"{_SINK} {sink} is negative",
             at=(_SINK,),
-            why=f"the engine refuses a negative size, got {sink}",
+            why="the engine refuses a negative size",
             fix=Fix("remove it", set={_SINK: None}),
         )
     elif sink is not None and window is None:
@@ -325,7 +326,7 @@ def skip_mlp_sync(plan: Plan) -> Iterator[Verdict]:
     """Report `speculative_skip_dp_mlp_sync` without EAGLE."""
     if plan.user_value(_SKIP_SWITCH) and plan.algorithm != "EAGLE":
         yield Verdict(
-            f"{_SKIP_SWITCH} does not work with {plan.algorithm or 'no speculative algorithm'}",
+            f"{plan.algorithm or 'a server without speculation'} does not support {_SKIP_SWITCH}",
             at=(_SKIP_SWITCH, "speculative_algorithm"),
             why="the engine refuses: --speculative-skip-dp-mlp-sync is only supported with "
             f"speculative_algorithm == EAGLE, got {plan.algorithm}.",

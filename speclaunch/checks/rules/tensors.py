@@ -174,7 +174,7 @@ def tensor_shape(plan: Plan) -> Iterator[Verdict]:
         return
     turned = all(tensor.is_transposed for tensor in wrong)
     yield Verdict(
-        f"{loader.name} cannot load tensors of the files: {_all(wrong)}",
+        f"{loader.name} cannot load these tensors: {_all(wrong)}",
         at=(found.argument,),
         why="the engine refuses: Attempted to load weight into parameter of another size"
         if not turned
@@ -189,7 +189,7 @@ def tensor_shape(plan: Plan) -> Iterator[Verdict]:
 
 def _misread(name: str, argument: str, wrong: list[Misshapen]) -> Verdict:
     return Verdict(
-        f"{name} truncates or pads tensors of the files: {_all(wrong)}",
+        f"{name} truncates or pads these tensors: {_all(wrong)}",
         at=(argument,),
         why="for sharded matrices the engine reads the rows or columns that it expects, and "
         "silently replaces missing values with zeros: the model computes nonsense",

@@ -149,7 +149,7 @@ def split_recipe(words: Sequence[str]) -> tuple[str, list[str]]:
     names = [word.removeprefix("recipe=") for word in named]
     if len(names) > 1:
         message = f"several recipes specified: {', '.join(names)}"
-        raise InputError(message, help="name one; `speclaunch plan` compares two")
+        raise InputError(message, help="name one recipe; `speclaunch plan` compares two")
     if not names or not names[0]:
         raise InputError(no_recipe(words, "speclaunch recipe=NAME"))
     return names[0], rest

@@ -137,9 +137,7 @@ def invented(composition: Composition) -> Iterator[Problem]:
         known = [str(name) for name in names if name in written]
         if not known:
             text = f"the recipe has no roles: unknown role {name!r}"
-            yield Problem(
-                text, place, "set it for the entire recipe: args.…, without `roles.NAME.`"
-            )
+            yield Problem(text, place, "set args.… for the entire recipe, without `roles.NAME.`")
             continue
         listed = f"the roles are {', '.join(known)}"
         near = suggest(name, known)

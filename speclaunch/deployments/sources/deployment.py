@@ -142,7 +142,7 @@ def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]
                     f"SGLang {read.catalogue.version} refuses {written}: the recipe sets {flag}, "
                     f"which {written} means in {held}"
                 )
-                refusal = Problem(message, word.place, f"write {flag} in the script as well")
+                refusal = Problem(message, word.place, f"use {flag} in the script as well")
                 yield word, (f"{flag}{equals}{value}", refusal)
             break
 

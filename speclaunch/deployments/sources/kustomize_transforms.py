@@ -217,7 +217,9 @@ def _at(node: yaml.Node, steps: Sequence[str], where: yaml.Node) -> yaml.Node:
 
 def _index(step: str, count: int, where: yaml.Node) -> int:
     if not step.isascii() or not step.isdecimal() or len(step) > 6 or int(step) >= count:
-        raise NotUnderstoodError(f"a JSON patch changes item `{step}` of a list of {count}", where)
+        raise NotUnderstoodError(
+            f"a JSON patch changes item `{step}` of a list of length {count}", where
+        )
     return int(step)
 
 

@@ -187,7 +187,7 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
         if is_engines(text) and not _OWN.match(text) and slip is None:
             if text.startswith(_MISNEGATED):
                 message = f"slime does not accept `{name}`"
-                problems.append(Problem(message, head.place, f"write {prefixed(bare(name))}"))
+                problems.append(Problem(message, head.place, f"use {prefixed(bare(name))}"))
             first = head.word()
             server.append(replace(first, text=bare(first.text)))
             server.extend(word.word() for word in group[1:])
@@ -261,7 +261,7 @@ def unprefixed(word: Field) -> Problem:
     return Problem(
         f"slime does not accept `{name}`: it reaches the engine only as `{prefixed(name)}`",
         word.place,
-        f"write {prefixed(name)}{guide if name.startswith('--speculative-') else ''}",
+        f"use {prefixed(name)}{guide if name.startswith('--speculative-') else ''}",
     )
 
 

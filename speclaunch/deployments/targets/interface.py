@@ -278,11 +278,11 @@ class Renderer(ABC):
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
         """Return the unchanged arguments of each `speclaunch launch`, from `launch` on."""
-        raise NotImplementedError(f"{self.target} starts no speclaunch: {text[:0]}")
+        raise NotImplementedError(f"{self.target} does not start speclaunch{text[:0]}")
 
     def recipe_in(self, text: str) -> str | None:
         """Return the recipe embedded in a text for its `speclaunch launch`, or None."""
-        raise NotImplementedError(f"{self.target} embeds no recipe: {text[:0]}")
+        raise NotImplementedError(f"{self.target} embeds no recipe{text[:0]}")
 
 
 _MOST = 40

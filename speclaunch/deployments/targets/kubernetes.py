@@ -122,7 +122,7 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
         if text is not None and _TEMPLATE in text:
             yield Problem(
                 f"{name} contains `{_TEMPLATE}`, which Helm and similar tools read as a template",
-                help="write a space between the two braces if the value is JSON",
+                help="insert a space between the two braces if the value is JSON",
             )
     for name in _FILES:
         value = role.rendered_args.value(name)

@@ -83,7 +83,7 @@ class ShellRenderer(Renderer):
             Problem(
                 f"a script starts one of the {role.nodes} ranks of {deployment.name}, but "
                 f"{' and '.join(lacks)} {verb} not set",
-                help="add args.node_rank=0 args.dist_init_addr=HOST:20000, or render it to "
+                help="add args.node_rank=0 args.dist_init_addr=HOST:20000, or render to "
                 "leaderworkerset, rolebasedgroup, kubernetes or slurm",
             ),
         )
@@ -227,7 +227,7 @@ def _compose_refusals(deployment: Rendering) -> Iterator[Problem]:
             yield Problem(
                 f"docker-compose runs everything on one host, but a server of {deployment.name} "
                 f"needs {role.nodes} hosts (nnodes of {role.name})",
-                help="render it to leaderworkerset, rolebasedgroup, kubernetes or slurm",
+                help="render to leaderworkerset, rolebasedgroup, kubernetes or slurm",
             )
     options = deployment.options
     yield from volume_refusals(deployment, "docker-compose")

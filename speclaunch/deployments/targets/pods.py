@@ -345,7 +345,7 @@ def router_refusals(deployment: Rendering) -> Iterator[Problem]:
     modes = {role.mode for role in deployment.roles}
     if modes not in ({None}, {"prefill", "decode"}):
         yield Problem(
-            "a router needs prefill and decode servers, or servers that are neither",
+            "a router needs prefill and decode servers, or only servers that are neither",
             help="set args.disaggregation_mode to prefill or decode in each role, or in none",
         )
     if any(role.tls for role in deployment.roles):
@@ -361,7 +361,7 @@ def discovery_refusals(deployment: Rendering, part: Part) -> Iterator[Problem]:
     if deployment.router is not None and not same_parts and not is_disaggregated(deployment):
         yield Problem(
             "a router finds servers by the same labels, but some span one host and others several",
-            help="give all roles one host, or all of them several hosts",
+            help="set nnodes to 1 in all roles, or above 1 in all roles",
         )
     ports = {role.name: role.port for role in deployment.roles}
     if deployment.router is not None and len(set(ports.values())) > 1:

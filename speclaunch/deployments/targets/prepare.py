@@ -199,7 +199,7 @@ def _cpu_engine(recipe: Recipe) -> CpuEngine:
     release = recipe.deployment.engine.pinned or SGLANG_VERSION
     if (why_not := why_not_on_cpu(release)) is not None:
         place = recipe.place("engine", "version")
-        raise InputError(why_not, place, f"set it to one of {', '.join(RELEASES)}")
+        raise InputError(why_not, place, f"set engine.version to one of {', '.join(RELEASES)}")
     return CpuEngine(speclaunch_home(), release)
 
 

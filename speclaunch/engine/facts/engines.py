@@ -94,7 +94,7 @@ def read_installed(runtime: Runtime, version: str | None = None) -> str:
     if runtime.sglang_path is None:
         raise LaunchError(
             f"SGLang in {runtime.interpreter} has no readable package directory",
-            help="set engine.catalogue to the path of its package",
+            help="set engine.catalogue to the path of SGLang's package",
         )
     return add_fork(runtime.sglang_path, version=runtime.sglang or version)
 

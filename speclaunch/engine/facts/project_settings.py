@@ -264,7 +264,7 @@ def assumption(text: str) -> tuple[str, str]:
     if not equals or not name or HUB_NAME.match(other) is None:
         raise InputError(
             Problem(
-                f"--assume {text}: not of the form NAME=ORGANIZATION/SIBLING",
+                f"--assume {text}: expected NAME=ORGANIZATION/SIBLING",
                 help="use --assume my-org/Llama-3.1-8B-FP8=meta-llama/Llama-3.1-8B-Instruct",
             )
         )

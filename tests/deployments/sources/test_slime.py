@@ -229,9 +229,9 @@ def test_the_engines_flags_without_the_prefix_do_not_reach_it() -> None:
         assert "slime-only" in said[whole]
     assert [problem.help for problem in reading.problems] == [
         "use --rollout-num-gpus-per-engine",
-        "write --sglang-max-running-requests",
-        "write --sglang-mem-fraction-static",
-        "write --sglang-cuda-graph-bs",
+        "use --sglang-max-running-requests",
+        "use --sglang-mem-fraction-static",
+        "use --sglang-cuda-graph-bs",
     ]
     assert [problem.place.column for problem in reading.problems if problem.place] == [
         3,

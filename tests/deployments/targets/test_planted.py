@@ -94,7 +94,7 @@ def test_a_planted_error_comes_through_import_and_migrate(recipe: str, tmp_path:
         words = (*words, "--engine", newer, "--output", script)
         done = program.run(*words, cwd=tmp_path)
         if done.returncode != 0:  # a script starts one host
-            assert "render it to" in done.stderr, (name, done.stderr)
+            assert "render to" in done.stderr, (name, done.stderr)
             continue
         errors, _ = lint(script, "--engine", newer)
         done = program.run(
