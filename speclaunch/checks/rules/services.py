@@ -366,7 +366,7 @@ def lone_restart(plan: Plan) -> Iterator[Verdict]:
             f"a {group.platform} restarts each of the {hosts(plan)} ranks separately",
             at=("nnodes",),
             why=why,
-            fix=Fix("use a LeaderWorkerSet, which restarts the group"),
+            fix=Fix("use a LeaderWorkerSet, which restarts all ranks together"),
             place=group.place,
             others=written(plan, "nnodes"),
         )

@@ -498,7 +498,7 @@ def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> Sweep
         problems.append(no_recipe(words, "speclaunch -m recipe=NAME,NAME key=VALUE,VALUE"))
     jobs = math.prod(len(values) for values in axes.values())
     if jobs > MOST_JOBS:
-        message = f"{jobs:,} jobs; a sweep has at most {MOST_JOBS:,}"
+        message = f"{jobs:,} jobs; a sweep can have at most {MOST_JOBS:,}"
         problems.append(Problem(message, help="sweep over fewer values"))
     if problems:
         raise InputError(problems)

@@ -430,7 +430,7 @@ def _or_empty(value: object) -> object:
 
 def _few(value: object) -> object:
     if isinstance(value, dict) and len(value) > MOST_ROLES:
-        raise ValueError(f"{len(value)} roles; a recipe has at most {MOST_ROLES}")
+        raise ValueError(f"{len(value)} roles; a recipe can have at most {MOST_ROLES}")
     return value
 
 

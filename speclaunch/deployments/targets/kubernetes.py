@@ -98,7 +98,7 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
     if role.own_engine and not deployment.runs_speclaunch:
         yield Problem(
             f"{deployment.name} runs on the CPU engine, which is installed on this machine but in "
-            f"no image: {target} cannot start it without speclaunch",
+            f"no image: {target} cannot start the engine without speclaunch",
             help="set deploy.image to an image with this engine, and deploy.speclaunch to `image`",
         )
     elif role.image is None:

@@ -181,10 +181,9 @@ class SlurmRenderer(Renderer):
         found += [*router_refusals(deployment), *single_router_refusals(deployment)]
         options = deployment.options
         if deployment.runs_speclaunch and options.image and not options.shared_dir:
-            what = (
-                "in a container, speclaunch reads its recipe from a directory that all hosts share"
-            )
-            found.append(Problem(what, help="set deploy.shared_dir to such a directory"))
+            what = "in a container, speclaunch reads its recipe from a shared directory"
+            help_ = "set deploy.shared_dir to a directory that all hosts share"
+            found.append(Problem(what, help=help_))
         return found
 
     def render(self, deployment: Rendering) -> str:

@@ -146,7 +146,7 @@ def _visible(library: Any, environment: Mapping[str, str]) -> list[int]:
 
 
 def _none(setting: str) -> list[int]:
-    raise _NotVisibleError(f"CUDA_VISIBLE_DEVICES={setting[:100]} leaves no GPU")
+    raise _NotVisibleError(f"CUDA_VISIBLE_DEVICES={setting[:100]} leaves no GPU visible")
 
 
 def _memory(library: Any, handle: Any) -> tuple[int, int | None]:

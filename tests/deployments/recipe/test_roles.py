@@ -346,7 +346,7 @@ def test_whatever_is_laid_over_whatever(base: dict[str, Any], own: dict[str, Any
 def test_more_roles_than_anybody_has(tmp_path: Path) -> None:
     many = "".join(f"  r{number}: {{args: {{tp_size: 1}}}}\n" for number in range(5000))
     found = refused(tmp_path, f"args: {{model_path: m}}\nroles:\n{many}")
-    assert [message for message, *_ in found] == ["roles: 5000 roles; a recipe has at most 64"]
+    assert [message for message, *_ in found] == ["roles: 5000 roles; a recipe can have at most 64"]
 
 
 @pytest.mark.parametrize(
