@@ -351,7 +351,7 @@ class Served(Struct, frozen=True):
             raise
 
     def _no_answer(self, reason: str) -> LaunchError:
-        what = "ended during the queries" if self.engine.is_gone() else "gave no answer"
+        what = "ended during the queries" if self.engine.is_gone() else "gave no valid answer"
         return LaunchError(
             f"{self.side.name} {what}: {reason}",
             help=f"read its log: speclaunch diagnose {self.engine.log}",

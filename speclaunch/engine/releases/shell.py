@@ -130,7 +130,7 @@ def nodes_of(args: Mapping[str, Any]) -> tuple[int, int]:
     )
     if nodes < 1 or not 0 <= rank < nodes:
         raise LaunchError(
-            f"node_rank={rank} is not a rank of nnodes={nodes}",
+            f"node_rank={rank} is out of range for nnodes={nodes}",
             help="ranks start at 0; set a different rank on each host: args.node_rank=…",
         )
     return rank, nodes

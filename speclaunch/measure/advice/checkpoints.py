@@ -277,7 +277,7 @@ def _on_disk(
     words: Sequence[str], called: str, revision: str | None, folder: Path
 ) -> CheckpointToPull:
     if len(words) != 1:
-        raise InputError("--as needs one directory", help="pull the others separately")
+        raise InputError("--as needs exactly one directory", help="pull the others separately")
     if not HUB_NAME.match(called):
         raise InputError(
             f"--as {called}: not in the form ORGANIZATION/NAME", help="write my-org/my-model"
@@ -307,7 +307,7 @@ def _needs_a_name(path: str) -> Problem:
         return Problem(f"{path} is a directory and needs a name", help=f"run `{command}`")
     if "/" in path:
         remedy = "run `speclaunch models pull DIR --as ORGANIZATION/NAME` where the checkpoint is"
-        return Problem(f"{path} is a path that does not exist on this machine", help=remedy)
+        return Problem(f"{path} does not exist on this machine", help=remedy)
     remedy = "name a recipe or a model: ORGANIZATION/NAME"
     return Problem(f"{path} names neither a recipe nor a model", help=remedy)
 

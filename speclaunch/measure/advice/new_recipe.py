@@ -378,7 +378,7 @@ def _candidates(request: RecipeRequest) -> Sequence[Way]:
             known = ", ".join(dict.fromkeys(str(way.method) for way in ways))
             raise InputError(
                 f"no speculation method {request.method!r} for {request.target.name}",
-                help=f"choose one of {known}",
+                help=f"use a supported method: {known}",
             )
         ways = chosen
     return ways

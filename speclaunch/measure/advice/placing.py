@@ -167,7 +167,7 @@ def _followed(finding: Finding, now: Mapping[str, Any], version: str) -> Fix | N
     """
     fix = finding.fix
     if finding.code == _SHORT_DRAFT and within(version, _LENGTHENS):
-        return Fix(f"set {OVERWRITE} to 1, so that the draft can start", env={OVERWRITE: "1"})
+        return Fix(f"set {OVERWRITE} to 1 so that the draft can start", env={OVERWRITE: "1"})
     if finding.code == LENGTHENED or fix is None or not (fix.set or fix.env):
         return None
     other = any(now.get(name) != value for name, value in fix.set.items() if name in _THE_WAY)

@@ -235,9 +235,7 @@ def requested_load(
     """Return the load of `--best`; None if the option is not set. Raises InputError."""
     if not best:
         if requests is not None or context is not None:
-            raise InputError(
-                "--requests and --context describe the load of --best", help="add --best"
-            )
+            raise InputError("--requests and --context need --best", help="add --best")
         return None
     if fit:
         raise InputError("--fit cannot be combined with --best", help="remove --fit or --best")

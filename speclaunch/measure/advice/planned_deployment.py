@@ -185,7 +185,8 @@ def advice(
         found = best_for(load, _plan_with(prepared, plan))
     except ValueError as error:
         raise InputError(
-            str(error), help="set args.context_length if the model allows it"
+            str(error),
+            help="lower --context, or raise args.context_length if the model allows that",
         ) from None
     except (SpeclaunchError, UnknownValueError) as error:
         return Advice(Best(Fit.UNKNOWN, str(error), load))

@@ -360,7 +360,7 @@ def server_info(url: str, key: str | None) -> dict[str, Any]:
             raise LaunchError(
                 f"{url} does not answer: {error}", help="start the server, or correct --url"
             ) from None
-        raise _not_sglang(url, f"{error.path or '/server_info'} {error}") from None
+        raise _not_sglang(url, f"{error.path or '/server_info'}: {error}") from None
     if not isinstance(info.get("model_path"), str):
         raise _not_sglang(url, "/server_info returns no model_path")
     return info

@@ -182,7 +182,7 @@ def generator_interpreter(engine: str | None) -> EnginePython:
         other = "remove --engine" if installed else "run `speclaunch engine install cpu`"
         raise LaunchError(
             f"SGLang's load generator is not available: {error}",
-            help=f"activate any environment with sglang (VIRTUAL_ENV or PATH), or {other}",
+            help=f"activate an environment with sglang (VIRTUAL_ENV or PATH), or {other}",
         ) from None
     if engine not in (None, runtime.sglang):
         raise LaunchError(
@@ -220,8 +220,8 @@ def require_aiperf() -> Path:
     if found is None:
         raise LaunchError(
             "aiperf is not on PATH",
-            help="install it in a separate environment (pip install aiperf) and add its bin to "
-            "PATH, or use --generator sglang",
+            help="install it in a separate environment (pip install aiperf) and add its bin "
+            "directory to PATH, or use --generator sglang",
         )
     return found
 
@@ -282,7 +282,7 @@ class Aiperf:
                 pairs = list(_measured(folder))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise LaunchError(
-                    f"{self._program} wrote records in a format unlike aiperf 0.13's: {error!r}"
+                    f"{self._program} did not write records in aiperf 0.13's format: {error!r}"
                 ) from None
         return Round(
             load.side,

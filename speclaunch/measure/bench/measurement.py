@@ -463,7 +463,8 @@ def interval(
     """
     if len(ours) != len(theirs) or len(ours) < LEAST_PAIRS:
         raise ValueError(
-            f"{len(ours)} and {len(theirs)} rounds are not {LEAST_PAIRS} or more pairs"
+            f"{len(ours)} and {len(theirs)} rounds: both sides need the same number,"
+            f" at least {LEAST_PAIRS}"
         )
     if min(*ours, *theirs) <= 0:
         raise ValueError("a round measured nothing")

@@ -220,7 +220,7 @@ class CertificateDocument(Struct, frozen=True, kw_only=True):
         for cell in self.cells:
             if self.starts > 1 and not LEAST_PAIRS <= self.starts <= len(cell.candidate.rounds):
                 raise ValueError(
-                    f"starts: must be 1, or {LEAST_PAIRS} or more with a round in each"
+                    f"starts: must be 1, or at least {LEAST_PAIRS} with a round in each"
                 )
             for side in (cell.candidate, cell.baseline):
                 for values in astuple(side.quantiles):

@@ -168,7 +168,7 @@ def require_baseline(against: str, *, is_server: bool = False) -> None:
         raise InputError(
             "a running server cannot be restarted with other settings",
             place,
-            "start the other server too and compare them: --against url=URL",
+            "start a second server and compare with it: --against url=URL",
         )
 
 

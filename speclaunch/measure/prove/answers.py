@@ -189,7 +189,8 @@ def _readable() -> Iterator[None]:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise LaunchError(
-            f"/generate did not answer like SGLang: {type(error).__name__}: {str(error)[:_SHOWN]}"
+            f"/generate's answer is not in SGLang's format: {type(error).__name__}: "
+            f"{str(error)[:_SHOWN]}"
         ) from None
 
 

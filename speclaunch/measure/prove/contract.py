@@ -207,7 +207,7 @@ def served_contract(
         try:
             return check_contract(*servers, plan=plan, done=done, save=add)
         except EngineError as error:
-            raise LaunchError(f"the server gave no answer: {error}") from error
+            raise LaunchError(f"the server gave no valid answer: {error}") from error
 
 
 def _outcome(field: ContractField, pair: Pair) -> Outcome:
@@ -221,7 +221,7 @@ def _outcome(field: ContractField, pair: Pair) -> Outcome:
     except EngineError as error:
         if not pair.plain.lives():
             raise LaunchError(f"the plain server ended during {field.name}: {error}") from error
-        return Outcome(FieldResult.DIFFERS, f"the server gave no answer: {error}")
+        return Outcome(FieldResult.DIFFERS, f"the server gave no valid answer: {error}")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = f"an answer is not in SGLang's format: {type(error).__name__}: {error}"
         return Outcome(FieldResult.DIFFERS, reason[:_SHOWN])

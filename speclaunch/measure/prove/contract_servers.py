@@ -320,7 +320,7 @@ def _answer(found: Any) -> ContractAnswer:
         )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         shown = f"{type(error).__name__}: {error}"[:_SHOWN]
-        raise EngineError(f"/generate did not answer like SGLang: {shown}") from None
+        raise EngineError(f"/generate's answer is not in SGLang's format: {shown}") from None
 
 
 TOKENS = 48

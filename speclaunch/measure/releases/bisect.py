@@ -104,7 +104,8 @@ def releases_between(good: str, bad: str, available: Sequence[str]) -> tuple[str
             raise InputError(
                 f"no engine for SGLang {release}",
                 Place(COMMAND_LINE, text=f"{option} {release}"),
-                f"available: {', '.join(available)}; name others with --engine-python VERSION=PATH",
+                f"name its interpreter: --engine-python {release}=PATH; available: "
+                f"{', '.join(available)}",
             )
     if good == bad:
         place = Place(COMMAND_LINE, text=f"--bad {bad}")

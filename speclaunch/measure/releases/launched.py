@@ -117,7 +117,7 @@ class ObservedServer:
         try:
             return ReleaseAnswers(tuple(self._server.answers(fixed_prompts(), logprobs=False)))
         except EngineError as error:
-            raise LaunchError(f"the server gave no answer: {error}") from error
+            raise LaunchError(f"the server gave no valid answer: {error}") from error
 
     def info(self) -> Mapping[str, Any]:
         """Return the arguments that the server reports, without secrets."""

@@ -335,7 +335,7 @@ def check_of(text: str, seconds: float) -> Check:
         return Check(text, partial(_accepts, float(found[1])))
     if text.startswith("acceptance"):
         message = f"{text!r} has no bound"
-        raise InputError(message, place, "quote it for the shell: 'acceptance>=3'")
+        raise InputError(message, place, "add a bound, quoted for the shell: 'acceptance>=3'")
     try:
         argv = tuple(shlex.split(text))
     except ValueError as error:

@@ -450,7 +450,7 @@ def budget(starts: int, minutes: float | None, verified: int) -> TuningBudget:
         raise InputError(
             f"--starts {starts}: too few for the {verified} starts of --verify and at least "
             f"{_LEAST_TRIED} settings",
-            help=f"set --starts {verified + _LEAST_TRIED}, or compare fewer with --verify 1",
+            help=f"set --starts {verified + _LEAST_TRIED}, or set --verify 1",
         )
     return TuningBudget(starts, None if minutes is None else 60 * minutes, verified)
 

@@ -135,7 +135,7 @@ def choose(probe: Probe, torch_index: str | None) -> TorchSource:
             why = offer.why_not or f"it has {_newest(offer)}, not {_VERSION}"
             raise InstallError(
                 f"{torch_index} does not offer torch {_VERSION}: {why}",
-                "set --torch-index to another index, or omit it",
+                "set --torch-index to another index, or omit the option",
             )
         return TorchSource(f"torch=={version}", ("--no-deps", *named), torch_index)
     own = probe(())
@@ -377,7 +377,7 @@ class Installation(Struct, frozen=True):
         if ended.status != 0:
             raise InstallError(
                 f"the engine cannot be imported: {ended.last_error()}",
-                "see the log; install again with --force to rebuild the environment",
+                "see the log; rebuild the environment with --force",
                 self.engine.log,
             )
         found: dict[str, Any] = json.loads(ended.lines[-1])

@@ -155,7 +155,9 @@ def ensure_cpu_models(prepared: Prepared, busy: Busy = _quietly) -> None:
     if engine is None:
         return
     if not is_installed(engine):
-        raise LaunchError("the CPU engine is not installed", help=engine.install_command)
+        raise LaunchError(
+            "the CPU engine is not installed", help=f"install it with `{engine.install_command}`"
+        )
     for path in tiny_models(prepared):
         if has_model(engine, path.name):
             continue

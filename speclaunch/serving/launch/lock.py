@@ -97,7 +97,7 @@ def lock_request(
     path = recipe.lock_path
     if recipe.deployment.lock is not None or path == recipe.path:
         raise InputError(
-            f"{from_here(recipe.path)} is a lock itself",
+            f"{from_here(recipe.path)} is itself a lock",
             help="lock the recipe instead: recipe="
             + (recipe.deployment.lock.recipe if recipe.deployment.lock else "NAME"),
         )

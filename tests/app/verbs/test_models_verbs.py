@@ -154,7 +154,7 @@ def test_a_private_checkpoint_on_the_disk(repo: Path, speclaunch: Any, tmp_path:
     [
         (["{local}"], 2, "is a directory and needs a name"),
         (["{local}", "--as", "../out"], 2, "not in the form ORGANIZATION/NAME"),
-        (["{local}", "x/y", "--as", "a/b"], 2, "--as needs one directory"),
+        (["{local}", "x/y", "--as", "a/b"], 2, "--as needs exactly one directory"),
         (["{local}", "--as", "a/b", "--revision", "v1"], 2, "cannot be combined with --as"),
         (["nowhere", "--as", "a/b"], 2, "not a directory with a config.json"),
         (["/no/such"], 2, "does not exist on this machine"),

@@ -116,8 +116,8 @@ def test_a_request_that_failed_is_told(tmp_path: Path) -> None:
     [
         ("print('12:00:00 ERROR    No such model (manager.py:1)'); sys.exit(1)", "No such model"),
         ("sys.exit(3)", "exit code 3"),
-        ("(out / 'profile_export.jsonl').write_text('{}')", "in a format unlike aiperf"),
-        ("(out / 'profile_export.jsonl').write_text('x')", "in a format unlike aiperf"),
+        ("(out / 'profile_export.jsonl').write_text('{}')", "did not write records in aiperf"),
+        ("(out / 'profile_export.jsonl').write_text('x')", "did not write records in aiperf"),
     ],
 )
 def test_an_aiperf_that_fails_is_no_round(tmp_path: Path, body: str, said: str) -> None:

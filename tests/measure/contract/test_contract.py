@@ -174,7 +174,7 @@ def test_an_error_of_the_server_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -
 def test_nothing_is_tested_after_a_server_ended() -> None:
     fields = [*named("context_limit"), *named("stop")]
     first, second = check_contract(*pair("ends at the context limit"), fields=fields).rows
-    assert first.reason == "the server gave no answer: connection reset"
+    assert first.reason == "the server gave no valid answer: connection reset"
     assert (second.result, second.reason) == (
         FieldResult.NOT_TESTED,
         "the server ended during context_limit",
@@ -215,7 +215,7 @@ def test_an_answer_of_another_shape_is_an_error() -> None:
             return Reply({**super().post(path, body, timeout).body, "meta_info": None})
 
     server = ContractServer(lambda: Other(speculates=False))
-    with pytest.raises(EngineError, match="did not answer like SGLang"):
+    with pytest.raises(EngineError, match="answer is not in SGLang's format"):
         server.generate(Pair(*pair()).bases[0].body())
 
 

@@ -154,7 +154,7 @@ def test_an_engine_that_ended_is_told_with_its_log(error: Exception) -> None:
 
 def test_an_engine_that_lives_gave_no_answer() -> None:
     one, _ = served(lives=True)
-    with pytest.raises(LaunchError, match="one gave no answer: silent"), one.queried(3):
+    with pytest.raises(LaunchError, match="one gave no valid answer: silent"), one.queried(3):
         raise EngineError("silent")
     with pytest.raises(LaunchError, match=r"^/generate answered 400$"), one.queried(3):
         raise LaunchError("/generate answered 400")

@@ -57,7 +57,7 @@ def test_a_check_is_read(text: str, *, is_start: bool, compares: bool, is_single
 @rows(
     "text, message, remedy",
     [
-        ("acceptance", "has no bound", "quote it for the shell"),
+        ("acceptance", "has no bound", "quoted for the shell"),
         ("acceptance>3", "has no bound", "'acceptance>=3'"),
         ("strat", "no program 'strat'", "did you mean `start`?"),
         ("no-such-program x", "no program 'no-such-program'", "use one of start"),

@@ -193,7 +193,9 @@ def state_settings(plan: Plan, each: int) -> StateSettings:
     """Return the settings of a plan whose target has states of `each` bytes. Raises
     UnknownValueError."""
     if plan.in_versions("<0.5.3"):
-        raise UnknownValueError("the states of linear attention before 0.5.3 are not modeled")
+        raise UnknownValueError(
+            "the states of linear attention before SGLang 0.5.3 are not modeled"
+        )
     if plan.algorithm is not None and plan.value("enable_linear_replayssm_spec"):
         raise UnknownValueError("replayed states are not modeled")
     ranks = attention_ranks(plan)

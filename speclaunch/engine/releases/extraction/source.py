@@ -69,7 +69,7 @@ class PackageSource:
         self._names = sorted(name for name in files if name.endswith(".py"))
         self._native = sorted(name for name in files if name.endswith(_NATIVE))
         if not self._names:
-            raise ExtractError(f"{path}: no {PACKAGE} package in it")
+            raise ExtractError(f"{path}: no {PACKAGE} package found")
         self._known = frozenset(files)
 
     def __enter__(self) -> PackageSource:

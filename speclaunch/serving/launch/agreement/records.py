@@ -75,7 +75,7 @@ def group_of(
         raise LaunchError(
             f"launch.agreement.parts: {part!r} has {parts.get(part, 0)} ranks, "
             f"but nnodes is {nodes}",
-            help=f"set launch.agreement.part to this server, one of: {', '.join(parts)}",
+            help=f"set launch.agreement.part to this server's part (known: {', '.join(parts)})",
         )
     job = settings.job or job_of(environment, alone=len(parts) == 1)
     if job is None:

@@ -62,7 +62,7 @@ def test_two_jobs_never_have_one_directory() -> None:
 @rows(
     "args, settings, message",
     [
-        ({"nnodes": 2, "node_rank": 2}, {}, "node_rank=2 is not a rank of nnodes=2"),
+        ({"nnodes": 2, "node_rank": 2}, {}, "node_rank=2 is out of range for nnodes=2"),
         ({"node_rank": "x"}, {}, "node_rank: 'x' is not a whole number"),
         ({}, {"job": None}, "the job is unknown"),
         ({}, {"directory": "shared"}, "not an absolute path"),

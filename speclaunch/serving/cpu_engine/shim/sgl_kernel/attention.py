@@ -78,7 +78,7 @@ def extend_attention_cpu(
     for row, length, new, start in batch:
         if not 0 <= new <= length <= req_to_token.shape[1]:
             raise ValueError(
-                f"{new} new of {length} positions do not fit a table of {req_to_token.shape[1]}"
+                f"{length} positions ({new} new) do not fit a table of {req_to_token.shape[1]}"
             )
         if new == 0:
             continue

@@ -36,7 +36,7 @@ def fill_accept_out_cache_loc_cpu(
     accepted = accepted[accepted > -1].to(torch.int64)
     packed = accept_out_cache_loc.view(-1)
     if packed.numel() < accepted.numel():
-        raise ValueError(f"{accepted.numel()} accepted slots do not fit in {packed.numel()}")
+        raise ValueError(f"{accepted.numel()} accepted slots do not fit in {packed.numel()} slots")
     packed[: accepted.numel()] = out_cache_loc.reshape(-1)[accepted].to(packed.dtype)
 
 

@@ -37,7 +37,7 @@ def build_tree_kernel_efficient_cpu(
     """
     if int(tree_mask_mode) != QLEN_ONLY:
         raise NotImplementedError(
-            f"tree mask mode {int(tree_mask_mode)}: on a CPU SGLang builds only QLEN_ONLY masks"
+            f"tree mask mode {int(tree_mask_mode)}: SGLang builds only QLEN_ONLY masks on a CPU"
         )
     batch, n = verified_seq_len.numel(), draft_token_num
     parent = _parents(parent_list.reshape(batch, -1), selected_index.reshape(batch, -1), topk, n)
@@ -111,7 +111,7 @@ def verify_tree_greedy_cpu(
             while node != -1 and tokens[request][node] != predicted:
                 follower = sibling[request][node]
                 if follower != -1 and follower <= node:
-                    raise ValueError(f"siblings {node} -> {follower} of a draft tree go backwards")
+                    raise ValueError(f"siblings {node} -> {follower} are out of order")
                 node = follower
             if node == -1:
                 break
