@@ -508,7 +508,7 @@ def _hints(parsed: Sequence[ParsedArgument]) -> tuple[ArgvProblem, ...]:
     return tuple(
         ArgvProblem(
             item.index,
-            "the engine reads no file here: `--config` must be a separate argument",
+            "the engine reads no config file: `--config` must be a separate argument",
             "use `--config FILE`",
         )
         for item in parsed

@@ -299,7 +299,7 @@ def current_release(pinned: str | None, options: UpgradeSettings, place: Place) 
         found = None
     if found is None:
         message = "the current release is unknown, because the recipe pins none"
-        raise InputError(message, place, "name it: --from VERSION")
+        raise InputError(message, place, "name the release: --from VERSION")
     return found
 
 

@@ -353,7 +353,7 @@ def require_free(host: str, port: int) -> None:
             raise LaunchError(
                 f"cannot listen on {host}:{port}: {error.strerror}"
                 + (f" (held by {holder})" if holder else ""),
-                help=f"choose another port: args.port=…, or stop the process that holds port {port}",
+                help=f"choose another port: args.port=…, or stop the process on port {port}",
             ) from error
 
 

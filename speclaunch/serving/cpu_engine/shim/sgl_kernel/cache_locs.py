@@ -82,7 +82,7 @@ def copy_all_layer_kv_cache_cpu(
     """
     targets, sources = tgt_loc.tolist(), src_loc.tolist()
     if len(targets) != len(sources):
-        raise ValueError(f"{len(sources)} source rows for {len(targets)} target rows")
+        raise ValueError(f"{len(sources)} source rows do not match {len(targets)} target rows")
     if any(row < 0 for row in targets + sources):
         raise ValueError(f"negative KV row in {sources} -> {targets}")
     for address, size in zip(data_ptrs.tolist(), strides.tolist(), strict=True):
