@@ -76,12 +76,12 @@ _HTML_END = lazy(r"</(?:pre|code)\s*>", re.IGNORECASE)
 _TAG_OR_ENTITY = lazy(r"<[/a-zA-Z][^<>\n]{0,200}>|&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|\w{2,8});")
 _INLINE = lazy(r"(?<!`)(`{1,2})(?!`)([^`\n]{10,4000}?)(?<!`)\1(?!`)")
 _INLINE_START = lazy(r"(?:[^`\n]*`[^`\n]*`)*[^`\n]*`([^`\n]{10,})")
-"""Line whose last inline code ends on a later line."""
+"""Pattern of a line whose last inline code ends on a later line."""
 _INLINE_REST = lazy(r"(?:[ \t]*\n[ \t]*[^`\s][^`\n]*){1,20}(?=`(?!`))")
 _LIST_MARKER = r"[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?"
 _LABEL = r"(?:\*{0,2}[A-Za-z][\w '()/-]{0,40}:\*{0,2}[ \t]+)?"
 _PROMPT_TEXT = r"(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+:[^\s#$]{0,200}[#$]|[$%])[ \t]+"
-"""A shell prompt: `$`, `(env) $`, `user@host:~/x$`."""
+"""Pattern of a shell prompt: `$`, `(env) $`, `user@host:~/x$`."""
 _PROGRAM = (
     rf"(?:{_PROMPT_TEXT})?"
     r"(?:[A-Za-z_]\w*=\S*[ \t]+)*"
@@ -100,18 +100,18 @@ _WITHIN = lazy(
     r"(?:python[\d.]{0,5}[ \t]+-m[ \t]*sglang\.launch_server|sglang[ \t]+serve)\b)",
     re.IGNORECASE,
 )
-"""Start of a command after the beginning of a sentence: `I run: python -m …`."""
+"""Pattern of the words in a sentence that introduce a command: `I run: python -m …`."""
 _MAX_SENTENCE = 2_000
 _LOGGED = lazy(r"[ \t>]*(?:[\[<#/]|\d{4}-|(?:info|debug|warn|error)\b)", re.IGNORECASE)
 WHOLE_COMMAND = lazy(_PROGRAM)
-"""Beginning of a command that starts a server, including its wrappers and variables."""
+"""Pattern of a server command's beginning, including its wrappers and variables."""
 _SETS = lazy(r"[ \t>]*(?:export[ \t]+)?[A-Za-z_]\w*=\S")
 _PROMPT = lazy(rf"^([ \t]*)({_PROMPT_TEXT})(?=\S)", re.MULTILINE)
 _QUOTED = lazy(r"^[ \t]*>+", re.MULTILINE)
 MENTIONS = lazy(rf"sglang|--speculative-|{VLLM}")
 
 _IMPORTS = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n){0,50}(?:import[ \t]+\w|from[ \t]+[\w.]+[ \t]+import\b)")
-"""Beginning of a Python program, in a block that declares a shell or no language."""
+"""Pattern of a Python program's beginning, in a block that declares a shell or no language."""
 _SESSIONS = frozenset({"console", "shell-session", "shellsession", "sh-session", "bash-session"})
 _TEXTS = (
     *("", "terminal", "text", "txt", "plain", "plaintext", "none"),
@@ -312,7 +312,7 @@ _SENTENCE = frozenset(
     ["to", "and", "the", "with", "for", "is", "are", "on", "in", "or", "of", "a", "an", "this",
      "that", "which", "when", "then", "will", "from", "as", "by", "it", "instead"]
 )  # fmt: skip
-"""Words that are not argument values. Any of them shows that a line is a sentence."""
+"""Words that never are argument values. A line that contains one is a sentence."""
 _DOCKERFILE = lazy(r"(?:\s*(?:#[^\n]*)?\n)*\s*(?:ARG[ \t]+\S+\s+)*FROM[ \t]+\S+", 0)
 _YAML_START = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|(?:apiVersion|kind|services|version):)")
 
@@ -417,7 +417,7 @@ class _Reader(ReadingBuilder):
 
 
 def _open(found: Invocation) -> Invocation:
-    """Return a command, with unknown arguments if an ellipsis precedes its program."""
+    """Return a command, adding unknown arguments if an ellipsis precedes its program."""
     if not any(is_ellipsis(word.text) for word in found.program):
         return found
     more = Word("…", found.place, evaluated=False, why=_SHORTENED, placeholder=True)
@@ -425,7 +425,7 @@ def _open(found: Invocation) -> Invocation:
 
 
 def is_complete(found: Invocation) -> bool:
-    """True if a command in a sentence is complete: it names a model."""
+    """True if a part of a sentence is a command that names a model."""
     texts = [word.text for word in found.words]
     names_model = any(text.startswith(_MODEL) or is_ellipsis(text) for text in texts)
     if found.kind is InvocationKind.SERVE:
@@ -444,7 +444,7 @@ def is_command(found: Invocation) -> bool:
 
 
 def _options(script: Script) -> list[Field]:
-    """Return the `--speculative-…` lines of a block without a command."""
+    """Return the `--speculative-…` options at line starts of a block without a command."""
     expander = Expander(script.source.document, ShellScope())
     return [
         field
@@ -469,7 +469,7 @@ _MAGIC = lazy(r"^[ \t]*[!%](?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
 
 
 def _start(found: Invocation) -> Place:
-    """Return the place of a command's first option."""
+    """Return the place of a command's first option, else of the command."""
     return next((word.place for word in found.words if word.text.startswith("-")), found.place)
 
 
@@ -488,7 +488,7 @@ def read_notebook(document: Document) -> Reading:
 
 
 def _source(node: yaml.Node | None, document: Document) -> SourceText:
-    """Return the text of a cell: one string, or one string per line."""
+    """Return the text of a cell, which is stored as one string or one per line."""
     parts = [node] if isinstance(node, yaml.ScalarNode) else nodes.items(node)
     scalars = (part for part in parts if isinstance(part, yaml.ScalarNode))
     return joined((nodes.source(part, document) for part in scalars), document)
@@ -535,7 +535,7 @@ class _NotebookReader(ReadingBuilder):
                     self._script(text, seen)
 
     def _program(self, source: SourceText) -> tuple[Invocation, ...]:
-        """Add and return the servers of a cell, read as Python without IPython commands."""
+        """Add and return the servers of a cell, read as Python, ignoring IPython commands."""
         from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
         text = _MAGIC.sub(lambda line: " " * len(line[0]), source.text)

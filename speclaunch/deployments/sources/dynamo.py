@@ -92,12 +92,12 @@ Builds for one model (`1.3.0-glm-5.2-dev.1`) do not match, because their SGLang 
 
 
 def is_image(image: str) -> bool:
-    """True for a Dynamo image, whose tag is a Dynamo release."""
+    """True for an image of Dynamo, whose tags are Dynamo releases."""
     return _IMAGE.search(image) is not None
 
 
 def sglang_release(image: str) -> str | None:
-    """Return the SGLang release in a Dynamo image, by its tag; None if unknown."""
+    """Return the SGLang release in a Dynamo image, from its tag; None if unknown."""
     found = _TAG.search(image)
     if found is None:
         return None
@@ -187,7 +187,7 @@ def _replaced(name: str, value: str) -> str | None:
 
 
 def _section(section: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
-    """Return `words` with the file of SGLang's section as an unknown `--config`; drop nothing."""
+    """Return `words`, plus `--config` if a file has a section for SGLang, and no dropped token."""
     texts = [word.text.partition("=")[0] for word in section]
     for option, key in _SECTIONS.items():
         if option not in texts or key not in texts:

@@ -40,7 +40,7 @@ from speclaunch.engine import (
 from speclaunch.engine import load as load_catalogue
 
 _MANY = lazy(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
-"""Names of variables that may contain any number of arguments."""
+"""Pattern of the names of variables that may contain any number of arguments."""
 
 _COMMANDS = (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER, InvocationKind.DYNAMO)
 """Commands that read `--config` as SGLang does."""
@@ -86,7 +86,7 @@ class SettledCommand(Struct, frozen=True):
     """Command with only the tokens that reach the parser from the command itself.
 
     `refused` contains problems that stop the program earlier. `strays` contains dropped unknown
-    tokens that are not the value of a flag.
+    tokens that are not values of a flag.
     """
 
     invocation: Invocation

@@ -49,7 +49,7 @@ _HOME = "`~` is the home directory of the user who runs it"
 
 
 class Expander:
-    """Expander of words in a scope."""
+    """Evaluator of shell words in a scope."""
 
     def __init__(self, document: Document, scope: ShellScope) -> None:
         self.document = document
@@ -287,7 +287,7 @@ class Expander:
         return ()
 
     def resplit(self, value: Value) -> list[Field]:
-        """Return the words that a text expands to if it is used unquoted."""
+        """Return the words that a value expands to if it is used unquoted."""
         builder = FieldBuilder()
         builder.split(tuple(replace(p, quoted=bool(p.unknown)) for p in value.pieces or ()))
         return builder.done()
@@ -350,7 +350,7 @@ def _as_written(word: ShellWord) -> Field | None:
 
 
 def _known_parts(piece: WordPiece) -> Iterator[WordPiece]:
-    """Split a literal of an inner script at the parts that the outer script could not evaluate."""
+    """Yield a literal of an inner script, split at the parts unknown to the outer script."""
     done, unknown = 0, piece.source.unknown
     first = bisect_right(unknown, piece.start, key=itemgetter(0)) - 1
     last = bisect_right(unknown, piece.start + len(piece.text), key=itemgetter(0))

@@ -260,7 +260,7 @@ _MAX_TOKENS = 200
 _COMPARISON = lazy(
     r"""\[\[?\s+"?\$\{?(\w+)\}?"?\s+(==?|!=)\s+(["']?)([\w./-]+)\3\s+\]\]?""", re.ASCII
 )
-"""Comparison of a variable with a word: `[ "$kind" = "sglang" ]`."""
+"""Pattern of a comparison of a variable with a word: `[ "$kind" = "sglang" ]`."""
 _INTEGER = lazy(r"[+-]?[0-9]{1,18}\Z")
 _PROGRAM = lazy(r"\w[\w.+-]*\Z")
 _SET = lazy(
@@ -409,7 +409,7 @@ def is_false_comparison(
 # -- braces
 
 MAX_WORDS = 10_000
-"""Maximum number of words that a word expands to. Beyond it, the word is unchanged."""
+"""Maximum number of words that one word may expand to. A word that exceeds it is unchanged."""
 
 _MAX_BRACES, _MAX_BRACED_TEXT = 60, 5_000
 _NUMBERS = lazy(r"([+-]?[0-9]{1,18})\.\.([+-]?[0-9]{1,18})(?:\.\.([+-]?[0-9]{1,18}))?\Z")
@@ -425,7 +425,7 @@ class TooMany(Exception):
 
 
 def expand_braces(parts: Parts) -> list[Parts]:
-    """Return the words that braces expand to. Raise `TooMany`."""
+    """Return the words that braces expand to. Raise `TooMany` above a limit."""
     unquoted = "".join(p.text for p in parts if isinstance(p, Literal) and not p.quoted)
     if "{" not in unquoted:
         return [parts]

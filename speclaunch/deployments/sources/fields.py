@@ -36,8 +36,8 @@ from speclaunch.deployments.sources.source_text import (
 class Field(Struct, frozen=True):
     """One word after expansion.
 
-    `span` is its range in the file, if it has only one (a word, an array element, a variable's
-    value). `used` is the range that expands it, if that is elsewhere.
+    `span` is its range in the file, if contiguous (a word, an array element, a variable's value).
+    `used` is the range that expands it, if that is elsewhere.
     """
 
     pieces: tuple[WordPiece, ...]
@@ -53,8 +53,8 @@ class Field(Struct, frozen=True):
     def text(self) -> str:
         """Text of the word, with its unknown parts unchanged.
 
-        The text includes the quotes in the file if it is ambiguous without them (a literal `$`
-        next to a variable).
+        The text includes the file's quotes if it is ambiguous without them (a literal `$` next to
+        a variable).
         """
         if len(self.pieces) == 1 and not self.pieces[0].unknown:
             return self.pieces[0].text
@@ -64,7 +64,7 @@ class Field(Struct, frozen=True):
 
     @property
     def _is_raw(self) -> bool:
-        """True if `text` includes the quotes in the file."""
+        """True if `text` includes the file's quotes."""
         dollar = any("$" in piece.text for piece in self.pieces if not piece.unknown)
         return dollar and self.span is not None and self.unknown is not None
 
@@ -429,7 +429,7 @@ class ShellScope(Struct):
     def require(self, condition: str, test: str = "") -> dict[str, Value]:
         """Mark empty variables of a condition as unknown. Return their old values.
 
-        `test` selects variables after `-n` ("n") or `-z` ("z"). Default: all except after `-z`.
+        `test` selects the variables after `-n` ("n") or `-z` ("z"), "" all but those after `-z`.
         """
         tests = _EMPTY_TEST.findall(condition)
         names = {name for kind, name in tests if kind == (test or "z")}
@@ -445,9 +445,8 @@ class ShellScope(Struct):
     def merge(self, alternatives: list[Changes], condition: str, *, complete: bool) -> None:
         """Merge the variables of an `if`'s branches.
 
-        These values get `condition`: a single value, a value that extends all others, and the
-        first of several arrays. Other values are unknown. `complete`: true if one of the
-        branches certainly runs.
+        A value of only one branch, a value that extends all others, and the first of several
+        arrays get `condition`. Others become unknown. `complete`: true if a branch always runs.
         """
         names = dict.fromkeys(name for changes in alternatives for name in changes)
         for name in names:

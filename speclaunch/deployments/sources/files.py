@@ -91,8 +91,7 @@ def read_words(argv: Sequence[str], *, marked: Sequence[str] | None = None) -> R
 def read_shell(text: str, shown: str) -> Reading:
     """Return the servers that a shell script starts. `shown` is the name of the file.
 
-    Raise InputError if the script is unreadable: an unclosed quote, NUL bytes, excessive nesting,
-    or far more work than a launch script needs.
+    Raise InputError for NUL bytes, excessive nesting, or far more work than a launch script needs.
     """
     document = _document(text, shown, lenient=is_template(shown))
     if shown.endswith(_NIX):
@@ -202,7 +201,7 @@ def read_yaml(text: str, shown: str) -> Reading:
 
 
 def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Reading:
-    """Return the servers in a text, with the reader chosen by its name and its first lines.
+    """Return the servers in a text, read according to its name and first lines.
 
     Bytes are a file's UTF-8 content. `suffix` (``.sh``, ``.yaml``, ``.md`` …) defaults to that of
     `shown`. If the suffix is unknown, the text decides between YAML and a script. Raise InputError

@@ -169,7 +169,7 @@ class Invocation(Struct, frozen=True):
     hardware: str | None = None
     """GPUs that the file assigns to the server, in the format of `--hardware`, or None."""
     directory: str | None = None
-    """Directory that the script enters first (`cd`), relative to the initial directory, or None."""
+    """Current directory, relative to the script's initial one; None if unchanged or unknown."""
     read_only: str | None = None
     """Reason why the file's format prevents in-place edits of its tokens; else None."""
     server_context: ServerContext | None = None
@@ -177,7 +177,7 @@ class Invocation(Struct, frozen=True):
     added: tuple[Word, ...] = ()
     """Tokens that the platform appends. The engine gets them, but the file does not contain them.
 
-    Their place is the setting that makes the platform append them.
+    The place of each is the setting that makes the platform append it.
     """
 
 

@@ -67,7 +67,7 @@ def assign(
     exported: bool | None = None,
     temporary: bool = False,
 ) -> Assigned:
-    """Apply and return an assignment. If `temporary` (before a command), set no variable."""
+    """Return an assignment. Set its variable unless it is `temporary` (before a command)."""
     scope = expander.scope
     before = scope.get(assignment.name)
     value = _value(expander, assignment, before)
@@ -485,7 +485,7 @@ class ScriptReader(ReadingBuilder):
             self.add(inner.read())
 
     def _substitutions(self, node: Simple) -> None:
-        """Read the servers that a `$( … )` starts."""
+        """Read the servers that a command's `$( … )` starts."""
         for word in node.words:
             for part in word.parts:
                 if isinstance(part, Substitution) and SERVER.search(
@@ -592,7 +592,7 @@ def run(
     *,
     strict: bool = False,
 ) -> Reading:
-    """Return the commands of a script. Raise InputError if it is unreadable.
+    """Return the commands of a script. Raise InputError if it is too large or deeply nested.
 
     `strict`: report syntax errors, because bash gets the text unchanged.
     """
