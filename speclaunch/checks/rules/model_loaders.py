@@ -206,7 +206,7 @@ _ALIASES = {
     "encoder.output_norm_enc.weight": "hidden_norm.weight",
 }
 _HEADS = ("prefix_gru.", "embed_proj.", "attention_conv.", "mlp_conv.", "embed_tokens.", "lm_head.")
-"""Substrings of the names of tensors that only some variants (Domino, Nemotron) have. These
+"""Substrings of the names of tensors that only some DFlash variants (Domino, Nemotron) have. These
 tensors are not checked."""
 
 
@@ -245,7 +245,7 @@ def dflash(draft: Checkpoint, version: str) -> Loader | None:
 def mask_token(draft: Checkpoint) -> int | None:
     """Return the ID of the mask token, a placeholder for tokens to draft; None if it is not set.
 
-    `mask_token_id` in `dflash_config` overrides the config's own (parse_dflash_draft_config).
+    `mask_token_id` in `dflash_config` overrides the top-level key (parse_dflash_draft_config).
     """
     inner = mapping(draft.config.get("dflash_config")).get("mask_token_id")
     return (
@@ -448,7 +448,7 @@ def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
 
 
 def _mtp_place(mark: str) -> Callable[[str], str | None]:
-    """Return a `place` function that keeps only shared tensors and names with `mark`."""
+    """Return a `Loader.place` that skips all but shared tensors and names with `mark`."""
 
     def place(name: str) -> str | None:
         return name if mark in name or name in _OF_BOTH else None
@@ -484,7 +484,7 @@ _FULL_MODELS = frozenset(
 def find_loader(checkpoint: Checkpoint, argument: str, *, drafts: bool) -> _Find | None:
     """Return the function that builds a checkpoint's loader; None if no loader is known.
 
-    `argument` names the checkpoint; `drafts` is True if its tensors are the draft's.
+    `argument` sets the checkpoint. `drafts`: find the loader of a draft, not of a target.
     """
     name = checkpoint.architecture or ""
     if drafts and name in _LOADERS_LAYERS:

@@ -1,4 +1,4 @@
-"""Rules about models: whether the target can speculate, and whether the engine can load them."""
+"""Rules about models: whether the engine can load them, and whether the target can speculate."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def eagle3_small_target(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL418")
 def context_beyond_model(plan: Plan) -> Iterator[Verdict]:
-    """Report a context length beyond the target's own."""
+    """Report a context length above the target's own."""
     requested, own = plan.user_value("context_length"), context_of(plan.facts.target, plan)
     if requested is None or own is None or int(requested) <= own:
         return
@@ -388,7 +388,7 @@ def config_refused(plan: Plan) -> Iterator[Verdict]:
 
 
 def _refused(plan: Plan, raw: Mapping[str, Any]) -> tuple[str, str]:
-    """Return transformers' message and the remedy; both are empty if it reads the config."""
+    """Return transformers' message and the remedy; both are empty for a valid config."""
     kind = raw.get("model_type")
     inner = mapping(raw.get("text_config")).get("model_type")
     if inner == "ministral3" and kind == "mistral3" and plan.in_versions(">=0.5.3,<0.5.10"):

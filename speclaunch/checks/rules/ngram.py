@@ -29,7 +29,7 @@ def ngram_device(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL502")
 def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
-    """Report an NGRAM tree with a page size above 1, unless flashinfer runs it."""
+    """Report an NGRAM tree with a page size above 1 on a backend other than flashinfer."""
     if plan.user_value("device") == "cpu" and plan.in_versions("<0.5.16"):
         return  # reported by SPL501: the engine checks the device first
     breadth = number(plan, "speculative_ngram_max_bfs_breadth")
@@ -52,7 +52,7 @@ def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
 
 
 def _backend(plan: Plan) -> str:
-    """Return the attention backend's name, or a phrase for an omitted one or a CPU's."""
+    """Return the attention backend as text for a message. Raises UnknownValueError."""
     if plan.user_value("attention_backend") is not None:
         return str(plan.value("attention_backend"))
     if plan.in_versions("<0.5.4"):  # the engine checks before it chooses a backend
@@ -115,7 +115,7 @@ _BRANCH = "speculative_ngram_branch_length"
 
 @rule("SPL504")
 def ngram_limits(plan: Plan) -> Iterator[Verdict]:
-    """Report NGRAM arguments that only the trie refuses."""
+    """Report NGRAM arguments that fail only after the model is loaded."""
     for holds, message, names in _conditions(plan):
         explicit = [name for name in names if plan.is_set(name)]
         if not holds:
@@ -291,7 +291,7 @@ def _line(tokens: int, topk: int) -> str | None:
 
 
 def _tree(tokens: int, topk: int, steps: int | None) -> str | None:
-    """Return the error in the size of a draft tree; None if it is valid."""
+    """Return why the size of a draft tree is invalid; None if it is valid."""
     if steps is None or steps < 1:
         return f"drafts a tree ({_TOPK} {topk}) and needs a positive {_STEPS}"
     capacity = sum(topk**depth for depth in range(min(steps, _MOST_TOKENS) + 1))

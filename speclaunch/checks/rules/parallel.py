@@ -285,7 +285,7 @@ _CHOSEN_BY = {
     "enable_prefill_context_parallel": ">=0.5.13",
     "enable_prefill_cp": "",
 }
-"""Switches with which the engine sets `attn_cp_size` itself for DeepSeek's models, and the releases
+"""Switches that make the engine set `attn_cp_size` itself for DeepSeek's models, and the releases
 in which they do (0.5.9 server_args.py:1216, 0.5.13 :1907 and :1992, 0.5.14 :3585 and :3670)."""
 
 
@@ -366,8 +366,8 @@ def _undivided(
 ) -> Iterator[Verdict]:
     """Yield a verdict for each model size that does not divide evenly among the ranks.
 
-    `what` names a function of `engine/plan/division.py`; `instead` is the remedy if no smaller
-    `tp_size` helps.
+    `what`: a function of `engine/plan/division.py`. `at`: the arguments to show. `instead`: the
+    remedy if no size works.
     """
     if gpu_ranks(plan).tensor < 2:  # same either way: division.py checks it again
         return

@@ -284,7 +284,7 @@ _NEEDED = (
 
 @rule("SPL121")
 def decoupled_speculation(plan: Plan) -> Iterator[Verdict]:
-    """Report decoupled speculation without its endpoints or a rank."""
+    """Report decoupled speculation without its endpoints or rank."""
     role = plan.user_value(_ROLE)
     missing = [name for name in _NEEDED if plan.user_value(name) is None]
     if role not in (None, "null") and missing:
@@ -325,7 +325,7 @@ _ADAPTIVE_TOKENS = 8
 
 @rule("SPL124")
 def replay_tree(plan: Plan) -> Iterator[Verdict]:
-    """Report cached replay of linear attention with a tree, or (0.5.16) a wrong cache length."""
+    """Report linear attention's cached replay with a tree or, in 0.5.16, a wrong cache length."""
     if not plan.user_value(_REPLAY_TREE_NAME):
         return
     topk = plan.user_value(_TOPK)
@@ -342,10 +342,7 @@ def replay_tree(plan: Plan) -> Iterator[Verdict]:
 
 
 def _ring(plan: Plan) -> Iterator[Verdict]:
-    """Report a draft ring buffer of the wrong size.
-
-    Only 0.5.16 has this buffer (server_args.py:5415 and :5459).
-    """
+    """Report a replay cache length that 0.5.16 refuses (server_args.py:5415 and :5459)."""
     length, tokens = int(plan.value(_RING)), _most_tokens(plan)
     needed = 1 << (max(2 * tokens, length) - 1).bit_length()
     if length == needed:

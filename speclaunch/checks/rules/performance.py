@@ -30,9 +30,9 @@ def decodes_without_graphs(plan: Plan) -> bool:
 
 
 def running_requests(plan: Plan) -> int:
-    """Return a scheduler's maximum number of running requests, its share of `max_running_requests`.
+    """Return each scheduler's share of `max_running_requests`.
 
-    The engine does not start with 0 (0.5.23 managers/tp_worker.py:420).
+    The engine does not start if the share is 0 (0.5.23 managers/tp_worker.py:420).
     """
     requested = number(plan, RUNNING)
     total = WHEN_SPECULATING if requested is None else requested
@@ -70,7 +70,7 @@ def sizing_arguments(plan: Plan) -> tuple[str, ...]:
 
 _MAXIMUM = "cuda_graph_max_bs_decode"
 _FEW = 4
-"""Divisor of the running requests: covering fewer than a quarter of them is probably unintended."""
+"""Divisor of the running requests: graphs for less than a quarter are probably a mistake."""
 
 
 @rule("SPL701")

@@ -126,7 +126,7 @@ def _resource(plan: Plan, image: Image, written: Setting) -> Iterator[Verdict]:
 SHARED = "/dev/shm"  # noqa: S108
 _MIB = 1 << 20
 ENOUGH = 1 << 30
-"""Bytes of shared memory that suffice. NCCL's troubleshooting guide recommends `--shm-size=1g`."""
+"""Shared memory that NCCL needs, in bytes. Its troubleshooting guide recommends `--shm-size=1g`."""
 _WHY = (
     "NCCL ranks on one host communicate through /dev/shm, about 10 MiB per channel and pair; "
     "with the default 64 MiB they stop with `Error while creating shared memory segment`"
@@ -227,8 +227,8 @@ PROCESS = 1.5
 """Minimum host memory of a scheduler process, in GiB. The CPU engine uses 1.5 GB with a 1 MB model;
 CUDA and NCCL need more."""
 _POOLS = (("hicache_size", True), ("cpu_offload_gb", False))
-"""Arguments that set the host memory for each rank, in GB. True: the argument has an effect only
-with `enable_hierarchical_cache`."""
+"""Arguments that set the host memory of each rank in GB, with True for an argument that has an
+effect only with `enable_hierarchical_cache`."""
 
 
 @rule("SPL865")
@@ -366,7 +366,7 @@ _ELSE = ("MC_FORCE_TCP", "MOONCAKE_PROTOCOL", "MC_FORCE_MNNVL", "UCX_TLS", "FI_P
 
 @rule("SPL881")
 def missing_rdma(plan: Plan) -> Iterator[Verdict]:
-    """Report prefill and decode pods that transfer KV cache without a fast network."""
+    """Report prefill and decode pods that transfer the KV cache without a fast network."""
     pod = context_of(plan).pod
     backend = plan.value("disaggregation_transfer_backend")
     if mode(plan) is None or backend not in _CARRIERS or not in_kubernetes(plan):

@@ -41,8 +41,8 @@ from speclaunch.engine import (
 )
 
 _KUBELET = 1
-"""Default `timeoutSeconds` (Kubernetes 1.31, Probe v1 core). Compose's default of 30 s (its
-specification, healthcheck) is enough."""
+"""Default timeout of a Kubernetes probe in seconds (Kubernetes 1.31, Probe v1 core). Compose's
+default of 30 s (Compose specification, healthcheck) is long enough."""
 _ENOUGH = 25
 _ENDS = {
     ProbeKind.STARTUP: "the container is killed before it has started",
@@ -287,7 +287,7 @@ def loopback_address(plan: Plan) -> Iterator[Verdict]:
 
 
 def _visitors(plan: Plan) -> Iterator[Place]:
-    """Yield the places of outside clients: kubelet probes, Services, ports published by Compose."""
+    """Yield places that imply outside clients: kubelet probes, Services, published ports."""
     pod = context_of(plan).pod
     if in_kubernetes(plan):
         for probe in probes(plan):

@@ -193,7 +193,7 @@ def _places(servers: Sequence[Plan], name: str) -> Iterator[Place]:
 
 
 def is_of_several(plan: Plan) -> bool:
-    """True if a command is for one of several hosts."""
+    """True if a command starts a server on one of its several hosts."""
     nodes = plan.value_or_none(NODES)
     return isinstance(nodes, int) and nodes > 1
 
@@ -256,7 +256,7 @@ def _runs_on_all(nodes: Setting | None) -> bool:
 
 
 def _begins(plan: Plan, others: Sequence[Plan]) -> bool:
-    """True if a command begins a server: its rank is 0, or it or the previous rank is unknown."""
+    """True if a command begins a server: its rank is 0, or its or the last rank is unknown."""
     last = others[-1].value_or_none(RANK)  # same either way: an unknown rank begins a server
     rank = plan.value_or_none(RANK)
     return not isinstance(rank, int) or not isinstance(last, int) or rank == 0
@@ -401,7 +401,7 @@ _GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 
 @rule("SPL832")
 def platform_nodes(plan: Plan) -> Iterator[Verdict]:
-    """Report a platform whose hosts or GPUs differ from what the server's arguments need."""
+    """Report a platform whose host or GPU count does not match the server's arguments."""
     context = plan.request.server_context
     if context is None or plan.request.origin is RequestOrigin.RECIPE or plan.value("use_ray"):
         return

@@ -68,7 +68,7 @@ class FileCode(Struct, frozen=True):
         return page(self.code).summary
 
     def finding(self, problem: Problem, path: str, engine: str, why: str = "") -> Finding:
-        """Return a problem as a finding; without a place it is about the file."""
+        """Return a problem as a finding, at `path` if the problem has no place."""
         fix = Fix(problem.help) if problem.help else None
         place = problem.place or Place(path)
         return Finding(

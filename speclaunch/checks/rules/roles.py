@@ -107,7 +107,7 @@ _MULTIPLEXED = {
     "disaggregation_mode": ("null", "is not compatible with disaggregation mode."),
     "disable_overlap_schedule": (True, "is not compatible with overlap schedule."),
 }
-"""Values that PD multiplexing needs, and the engine's messages."""
+"""Values that PD multiplexing needs, and the engine's messages for other values, by argument."""
 
 
 @rule("SPL260")
@@ -155,8 +155,8 @@ def prefill_round_robin(plan: Plan) -> Iterator[Verdict]:
 
 _BACKEND = "disaggregation_transfer_backend"
 _OTHER_SIDE = ("disaggregation_decode_tp", "disaggregation_decode_dp")
-"""Arguments with which prefill describes the decode server. Up to 0.5.9 decode must not
-set them."""
+"""Prefill arguments that describe the decode server. Up to 0.5.9 a decode server must not set
+them."""
 _CARRIES_CACHE = (("<0.5.12", ("nixl",)), ("<0.5.14", ("nixl", "mooncake")))
 """Transfer backends that the radix cache of a decode server requires, by release. Later releases
 refuse `fake`."""
@@ -239,7 +239,7 @@ PREFILL, DECODE = "prefill", "decode"
 class Conflict(Struct, frozen=True):
     """A difference between a prefill and a decode server.
 
-    `at`: the arguments that cause it; the first that the user set gives each server's place.
+    `at`: the arguments that cause it. A server's place is that of the first one set there.
     """
 
     message: str
@@ -310,7 +310,7 @@ def conflicts(
     *,
     of_any_model: bool = False,
 ) -> Iterator[tuple[Plan, Verdict]]:
-    """Yield a verdict for each decode server in conflict with its prefill servers.
+    """Yield each decode server that conflicts with its prefill servers, with a verdict.
 
     The verdict has both servers' places. `compare` receives prefill and decode; an unknown value is
     not a conflict. Servers of different models are compared only with `of_any_model` (SPL822).
@@ -404,7 +404,7 @@ def role_kv_dtype(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 _ROLE_KV_DTYPE_COMPARED = ">=0.5.10"
 """Releases whose decode server compares dtype names when it first meets a prefill server."""
 _WIDE = ("auto", "bf16", "bfloat16")
-"""Dtypes that earlier releases treat alike: all have two bytes (`auto` for nearly every
+"""Dtypes that releases before 0.5.10 treat alike: all have two bytes (`auto` for nearly every
 checkpoint)."""
 
 
@@ -536,7 +536,7 @@ def _is_latent(plan: Plan) -> bool:
 
 @rule_across("SPL825", compares=is_side)
 def role_pipeline_stages(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report decode servers whose pipeline stage count is neither 1 nor prefill's."""
+    """Report decode servers whose pipeline stage count is neither 1 nor the prefill server's."""
     return conflicts(plans, _conflict_of_role_pipeline_stages)
 
 
@@ -555,7 +555,7 @@ def _conflict_of_role_pipeline_stages(prefill: Plan, decode: Plan) -> Conflict |
 
 @rule_across("SPL826", compares=is_side)
 def role_context_length(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report decode servers that accept shorter requests than prefill."""
+    """Report decode servers that accept only shorter requests than their prefill servers."""
     return conflicts(plans, _conflict_of_role_context_length)
 
 
