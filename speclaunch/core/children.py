@@ -29,7 +29,8 @@ from typing import Any
 SAFE_DIRECTORY = "/"
 """Default working directory of a child. Only root can put a module there."""
 _SAFE_PATH, _OURS = "PYTHONSAFEPATH", "speclaunch"
-"""Environment variable of `-P`, and the value that speclaunch sets. Any nonempty value works."""
+"""Environment variable equivalent to `-P`, and the value that speclaunch sets. Any nonempty value
+works."""
 _OWN_PROCESS = Path(__file__).with_name("own_process.py")
 _BOUND = """
 import ctypes, os, signal, sys

@@ -88,7 +88,7 @@ def beating(
 
 
 class Growth:
-    """Bytes added to `folders` since creation of this object, and their rate.
+    """Bytes added to `folders` since this object was created, and their rate.
 
     Counts only files whose names end with `suffix`, including those deleted later, such as unpacked
     downloads.

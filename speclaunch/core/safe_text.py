@@ -41,8 +41,8 @@ _STEERING = lazy(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"
     r"\ud800-\udfff]|\r(?!\n)"
 )
-"""Control characters except tabs and newlines, and surrogates, which represent undecodable bytes.
-Also characters that change the text direction, have no width, or end a line for some readers."""
+"""Control characters except tabs and newlines; surrogates, which represent undecodable bytes; and
+characters that change the text direction, have no width, or end a line for some readers."""
 _COLORS = lazy(r"\x1b\[[0-9;:]*m")
 _COMMAND = lazy(r"(?m:(^[^\S\n]*:)(:))|(##(?:vso)?)(\[)")
 """The start of a workflow command: `::` at the beginning of a line, `##[` or `##vso[` anywhere."""
@@ -88,7 +88,7 @@ class CommandGuard:
         """The unfinished line at the end of the last piece."""
 
     def text(self, text: str) -> str:
-        """Return the next piece, with one character of each command escaped."""
+        """Return `text`, the next piece, with one character of each command escaped."""
         if "::" in text or "[" in text or self._begun:
             both = self._begun + text
             guarded = _COMMAND.sub(_broken, both)[len(self._begun) :]
@@ -190,8 +190,9 @@ VALUE_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
         rf"(?![/~.]){_NO_PLACEHOLDER}[^\"'\\]{{2,}}",
     ),
 )
-"""Pairs of substrings and a pattern. Text that contains none of the substrings is not searched. A
-match consists of group 1 and the secret. The launch guard applies these patterns to bytes."""
+"""Patterns of secrets, each preceded by substrings. Text that contains none of the substrings is
+not searched. A match consists of group 1, which precedes the secret, and the secret. The launch
+guard applies these patterns to bytes."""
 
 
 _SHORTEST_MATCH = len(";pwd=x")

@@ -136,7 +136,7 @@ def router_upstream(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 def _upstreams(plans: Sequence[Plan]) -> Iterator[tuple[Router, Upstream, RouterTarget]]:
-    """Yield each router with the servers behind each of its known upstreams."""
+    """Yield the router, the upstream and its servers for each upstream in the file."""
     for group, members in grouped(plans):
         for router in group.routers:
             for upstream in router.upstreams:
@@ -319,7 +319,7 @@ _OWN_RANK_ADDRESS_FIX = Fix(
 
 @rule("SPL879")
 def own_rank_address(plan: Plan) -> Iterator[Verdict]:
-    """Report a server on several hosts whose rendezvous address is local to each host."""
+    """Report a server on several hosts whose rendezvous address is the local host."""
     if not gives_ranks(plan) or hosts(plan) < 2 or _is_single_machine(plan):
         return
     address = plan.user_value(_NAME)  # SPL831 requires it
@@ -347,7 +347,7 @@ _GROUPS = {
     "RoleBasedGroup": "RecreateRoleInstanceOnPodRestart",
     "RoleBasedGroupSet": "RecreateRoleInstanceOnPodRestart",
 }
-"""Default policies that restart the ranks of one server together."""
+"""Default policy of each platform, which restarts the ranks of one server together."""
 _NEVER = "None"
 
 
@@ -430,7 +430,7 @@ def _common(plan: Plan) -> dict[str, Setting]:
 
 
 _KEYS = ("api-key", "control-plane-api-keys")
-"""Secret options. Only the place of a value is stored, never the value."""
+"""Secret router options. Only the place of a value is stored, never the value."""
 
 
 @rule_across("SPL884")
@@ -456,7 +456,7 @@ def router_secret(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 @rule("SPL885")
 def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
-    """Report a metrics scrape of a wrong port or path, or without metrics."""
+    """Report a scrape of a wrong port or path, or of a server without metrics."""
     if not plan.request.serves_http or not in_kubernetes(plan):
         return
     for scrape in context_of(plan).pod.scrapes:
@@ -484,7 +484,7 @@ def scrape_without_metrics(plan: Plan) -> Iterator[Verdict]:
 
 
 def _scrape_of_other_port(plan: Plan, scrape: Scrape, port: int) -> Iterator[Verdict]:
-    """Yield a verdict unless the port may belong to another container of the pod."""
+    """Report a scraped port unless it may belong to another container of the pod."""
     named = {integer(named_port) for named_port in context_of(plan).pod.ports}
     if port in known_ports(plan) or (named and port not in named):
         return

@@ -1,4 +1,4 @@
-"""Rules about addresses, keys, and deployments that belong together."""
+"""Rules about addresses, ports, keys, remote code, slime, and the speculation of both roles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPEN = ("0.0.0.0", "::")  # noqa: S104
 
 @rule("SPL801")
 def open_address(plan: Plan) -> Iterator[Verdict]:
-    """Report a server that listens on every address without a key."""
+    """Report a server that listens on every address without an API key."""
     if plan.user_value("host") not in _OPEN or plan.is_set("api_key"):
         return
     if plan.request.origin is RequestOrigin.SLIME:  # only its own router reaches its engines
@@ -35,7 +35,7 @@ def open_address(plan: Plan) -> Iterator[Verdict]:
 def _has_a_network(plan: Plan) -> bool:
     """True if the server runs in a container network, where it has to listen on every address.
 
-    For a pod, Services and policies restrict access; for Compose, the published ports.
+    For a pod, Services and policies restrict access. False for Compose with published ports.
     """
     context = plan.request.server_context
     if context is None:

@@ -42,8 +42,8 @@ def tree_capacity(steps: int, topk: int) -> int:
 def attention_backend(plan: Plan, name: str = BOTH) -> str | None:
     """Return the effective value of one of the three backend arguments; None if unset.
 
-    If resolution lacks a fact, return the user's value. Releases replace it only for DeepSeek V4
-    and for fa3 with a hierarchical cache (plan/resolution/attention_models.py, attention.py).
+    If resolution lacks a fact, return the user's value. Raises UnknownValueError if the engine may
+    replace that value (plan/resolution/attention_models.py, attention.py).
     """
     try:
         found = plan.value(name)
@@ -266,7 +266,7 @@ def llama_like(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
 
 
 def served_context(plan: Plan) -> int | None:
-    """Return the context length that the target serves: requested, or its own; None if unknown."""
+    """Return the context length to serve: requested, or else the target's; None if unknown."""
     requested = plan.value("context_length")
     if requested is not None:
         return int(requested)
@@ -282,8 +282,8 @@ def context_overwritten(plan: Plan) -> bool:
     """True if this engine continues with a context longer than the model's own.
 
     The variable `OVERWRITE` is on by default before 0.5.1. Up to 0.5.2 only `true` and `1` enable
-    it (utils.py get_bool_env_var). SGLang's own CI also continues (configs/model_config.py), with
-    `yes` and `y` from 0.5.5 on (utils.py:362; 0.5.4.post3 test/test_utils.py).
+    it (utils.py get_bool_env_var). SGLANG_IS_IN_CI has the same effect (configs/model_config.py),
+    with `yes` and `y` from 0.5.5 on (utils.py:362; 0.5.4.post3 test/test_utils.py).
     """
     default = "true" if plan.in_versions("<0.5.1") else "false"
     if (plan.env(OVERWRITE) or default).strip().lower() in _yes(plan, since="0.5.3"):
@@ -292,20 +292,20 @@ def context_overwritten(plan: Plan) -> bool:
 
 
 def _yes(plan: Plan, since: str) -> tuple[str, ...]:
-    """Return the values that enable a variable. From `since` on, environ.py's EnvBool reads it."""
+    """Return the values that enable a variable; environ.py's EnvBool reads it from `since` on."""
     return ("true", "1", "yes", "y") if plan.in_versions(f">={since}") else ("true", "1")
 
 
 _MADE_AS = {"EAGLE": ("EAGLE", "NEXTN")}
-"""Names under which the index lists an algorithm's drafts, if not only under its own name."""
+"""All names under which the checkpoint index lists an algorithm's drafts, if there are several."""
 _MOST_NAMED = 2
 
 
 def known_drafts(plan: Plan) -> str:
     """Return the target's known drafts, as the end of a sentence; empty if none is known.
 
-    Drafts for the plan's algorithm come first. Drafts in a different layout, or of a doubtful
-    pair, are excluded.
+    Drafts for other algorithms are named only if none is for the plan's. Drafts that are not in
+    SGLang's layout, and doubtful pairs, are excluded.
     """
     setting = plan.request.values.get(DRAFT_PATH)
     here = setting.value if setting is not None else None
@@ -324,7 +324,7 @@ def known_drafts(plan: Plan) -> str:
 
 
 KEYS_OF_A_COMMAND = ("api_key", "admin_api_key")
-"""Secret arguments whose values a process list shows if a command contains them."""
+"""Secret arguments. On a command line their values are visible in the process list."""
 
 
 def written_secrets(plan: Plan) -> tuple[RequestedValue, ...]:
