@@ -1,7 +1,7 @@
 """Compose a recipe and overrides into plain values with their places.
 
-Recipes with common features are composed here, without Hydra (`quick_compose`); `hydra_compose.py`
-composes all others.
+Recipes that use only common features are composed here, without Hydra (`quick_compose`).
+`hydra_compose.py` composes all others.
 
 The defaults list may name configs (`- base`), group options (`- model: glm46`), `_self_` and
 `- override group: option`. A file may have a package (`# @package args`). Overrides may choose a
@@ -10,7 +10,7 @@ keys to a plain number, word or path.
 
 The result equals Hydra's (tests/deployments/recipe/test_quick_compose.py compares both). Quotes,
 lists, interpolations, `+key`, `~key`, repeated or unknown keys and all errors are left to Hydra,
-which has the grammar and the messages. `quick_compose` then returns None.
+which has the grammar and the messages: `quick_compose` returns None.
 
 Source of Hydra's behavior: hydra-core 1.3, hydra/_internal/defaults_list.py (the order, `_self_`,
 overrides), hydra/core/default_element.py (packages), hydra/grammar/OverrideLexer.g4 (numbers and
@@ -117,7 +117,7 @@ def _real_of_ours(directory: Path) -> Path:
 
 
 class _Node(Struct, frozen=True):
-    """Config of the defaults tree: its name, its group, and its parent's package."""
+    """Config in the defaults tree: its name, its group, and its parent's package."""
 
     name: str
     group: str = ""
@@ -222,13 +222,13 @@ def _final_package(node: _Node, header: str | None) -> str:
 
 
 def _comes_last(items: Sequence[_Item]) -> bool:
-    """True if the config with this defaults list is merged last."""
+    """True if a config is merged after all configs of its defaults list."""
     here = [item for item in items if not item[2]]
     return bool(here) and ((None, _SELF, False) not in here or here[-1] == (None, _SELF, False))
 
 
 class _Ground(Struct, frozen=True):
-    """Groups composed before a recipe's own keys; `values` is None if they need Hydra."""
+    """A recipe's composed groups, without its own keys; `values` is None if they need Hydra."""
 
     values: dict[str, Any] | None
     provenance: RecipeProvenance
@@ -242,7 +242,7 @@ _looked_at: dict[tuple[object, ...], tuple[str, ...]] = {}
 
 
 def _ground(search: tuple[Path, ...], items: tuple[_Item, ...]) -> _Ground:
-    """Return the composed items, cached until a file is added, removed or changed."""
+    """Return the items of a defaults list composed, cached until their files change."""
     choice = (search, items)
     known = _looked_at.get(choice)
     found = _composed_ground(search, items, None if known is None else tuple(map(_stamp, known)))

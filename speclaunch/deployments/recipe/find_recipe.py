@@ -175,7 +175,7 @@ def recipes(words: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def with_overrides(words: Sequence[str], overrides: Sequence[str]) -> tuple[str, ...]:
-    """Return arguments with overrides added, replacing earlier overrides of the same keys."""
+    """Return `words` plus `overrides`, which replace earlier overrides of the same keys."""
     replaced = set(map(override_key, overrides))
     return (*(word for word in words if override_key(word) not in replaced), *overrides)
 

@@ -442,7 +442,7 @@ _OURS = ("hydra/sweeper", "hydra.sweeper", "hydra.mode", "hydra.sweep.")
 
 
 class SweepJob(Struct, frozen=True):
-    """One combination of a sweep: a recipe and its overrides."""
+    """One job of a sweep: a recipe and its overrides."""
 
     recipe: str
     overrides: tuple[str, ...]

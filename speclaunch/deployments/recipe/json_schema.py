@@ -106,7 +106,7 @@ def _names(catalogue: Catalogue) -> Iterator[str]:
 def _argument(entry: About, outdated: Argument | None) -> Schema:
     """Return the schema of an argument.
 
-    `outdated`: the removed argument of this name, which may accept more than its successor.
+    `outdated`: the removed argument of this name, if any, whose values are also accepted.
     """
     found: Schema = {"description": " ".join(entry.lines)}
     argument = entry.argument
@@ -243,7 +243,7 @@ def _section(model: Schema, known: Mapping[str, Schema], texts: Mapping[str, str
 
 
 def _value(name: str, made: Schema, known: Mapping[str, Schema], text: str | None) -> Schema:
-    """Return the schema of a section's key, which also accepts an interpolation."""
+    """Return the draft-07 schema of a key from pydantic's (`made`), with interpolations."""
     forms: list[Schema]
     if name in ("args", "minimal"):
         forms = [_ARGUMENTS]
@@ -282,7 +282,7 @@ def _plain(made: Schema, known: Mapping[str, Schema]) -> Schema:
 
 
 def _docstrings() -> dict[str, dict[str, str]]:
-    """Return the docstrings of each model's fields. The key "" has the class's own."""
+    """Return each model's docstrings by field. The key "" has the docstring of the class."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(inspect.getsource(models)).body:
         if not isinstance(node, ast.ClassDef):

@@ -478,7 +478,7 @@ def _validated(
 def _by_schema(
     known: dict[str, Any], composition: Composition, parent: Composition | None, role: str | None
 ) -> Deployment:
-    """Return the values as a validated deployment. Raises InputError."""
+    """Return `known` as a deployment, validated by the schema. Raises InputError."""
     from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and seldom needed
 
     from speclaunch.deployments.recipe.schema import Deployment, problems  # noqa: PLC0415

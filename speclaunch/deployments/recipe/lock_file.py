@@ -50,7 +50,7 @@ _IS_LOCK = lazy(r"^lock:", re.MULTILINE)
 
 
 def of_this_host(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides that differ between ranks that share a lock."""
+    """Return the overrides that set host-specific arguments."""
     return [word for word in overrides if override_key(word).removeprefix("args.") in OF_A_HOST]
 
 
@@ -219,7 +219,7 @@ _SECTIONS = ("hardware", "launch", "recovery", "deploy")
 
 
 def lock_text(prepared: Prepared, lock: Lock, path: Path) -> str:
-    """Return the text of a deployment's lock at `path`, with the arguments that served.
+    """Return the text of the lock file `path`, with a deployment's settings and record.
 
     A variable (`${oc.env:API_KEY}`) replaces each secret.
     """
@@ -249,7 +249,7 @@ def lock_text(prepared: Prepared, lock: Lock, path: Path) -> str:
 
 
 def _exact(variable: str, value: Any, is_secret: bool) -> Any:
-    """Return the value that served, or a variable reference for a secret."""
+    """Return a value for the lock file, with a variable reference for a secret."""
     if value is None or not (is_secret or is_secret_text(value)):
         return str(value) if isinstance(value, FromEnvironment) else value
     if isinstance(value, FromEnvironment) and len(value.template) == 1:

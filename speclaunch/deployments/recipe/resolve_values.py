@@ -1,4 +1,4 @@
-"""Resolve a composed container to plain values: interpolations and missing values.
+"""Resolve the interpolations of a composed container, and report missing values.
 
 Most recipes use an environment variable (`${oc.env:TP}`, `${oc.env:TP,8}`, `${env_or:TP,8}`), a
 tiny model of the CPU engine (`${cpu_model:llama}`), or another value of the recipe
@@ -72,7 +72,7 @@ def without_unset(values: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def restored(validated: Any, values: Any) -> Any:
-    """Return validated values; texts from the environment become FromEnvironment again."""
+    """Return `validated`, with each text that is a FromEnvironment in `values` restored."""
     if isinstance(values, FromEnvironment) and isinstance(validated, str):
         return FromEnvironment(validated, values.template, values.unset)
     if isinstance(values, dict) and isinstance(validated, dict):

@@ -483,7 +483,7 @@ _CheckedRole = tuple[Mapping[str, Any], str] | None
 
 
 def refused_paths(error: ValidationError) -> Iterator[KeyPath]:
-    """Yield the keys of rejected values."""
+    """Yield the key path of each rejected value."""
     for detail in error.errors(include_url=False):
         yield tuple(part for part in detail["loc"] if part != "[key]")
 
@@ -506,7 +506,7 @@ def _sets_key(values: Mapping[str, Any], role: str, path: KeyPath) -> bool:
 
 
 def _key(path: KeyPath, role: _CheckedRole) -> str:
-    """Return a key with its role's prefix if the role sets it."""
+    """Return the dotted key, with a role's prefix if the role sets it."""
     if role is not None and _sets_key(*role, path):
         path = (ROLES, role[1], *path)
     return ".".join(str(part) for part in path)

@@ -131,7 +131,7 @@ class EngineVersions:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Bounds as stated in the recipe."""
+        """Version bounds, as stated in the recipe."""
         stated = (None if self.pinned else self.version, self.requires)
         return tuple(version for version in stated if version)
 

@@ -194,7 +194,7 @@ _HEADER_LINE = lazy(r"\s*#\s*@")
 
 
 class RecipeProvenance(Struct, frozen=True):
-    """Places that set the values of a composed recipe."""
+    """Places at which a composed recipe's values are set."""
 
     places: Mapping[KeyPath, Place]
 
@@ -222,7 +222,7 @@ class SourceFile(Struct, frozen=True):
     package: str | None
     """Package from `# @package` in its header, or None."""
     is_plain: bool
-    """True if the file only uses common YAML features, so `values` is certain."""
+    """True if the file uses only common YAML features, so `values` is certain."""
 
 
 def read_positions(path: Path, shown_as: str | None = None) -> dict[KeyPath, Place]:
