@@ -76,20 +76,20 @@ class Prepared(Struct, frozen=True):
     """Note that `--engine` overrides the recipe's pin; None if it does not."""
 
     def request(self, inherited: Mapping[str, str]) -> Request:
-        """Return the recipe's request to this engine, which inherits the variables `inherited`."""
+        """Return the request for this engine, with the `inherited` environment variables."""
         return from_recipe(self.recipe, self.rendered_args, self.catalogue, inherited)
 
     @property
     def program(self) -> tuple[str, ...]:
-        """Program without the server arguments."""
+        """Server command without its arguments."""
         return (self.python, "-m", MODULE)
 
     @property
     def is_left_alone(self) -> bool:
         """True for a rank of a multi-host server without `launch.agreement.directory`.
 
-        It must not recover, because hosts with different settings cannot serve together. Raises
-        LaunchError.
+        Such a rank must not recover, because hosts with different settings cannot serve together.
+        Raises LaunchError for an invalid rank.
         """
         deployment = self.recipe.deployment
         shared = deployment.launch.agreement.directory
@@ -137,10 +137,10 @@ def prepare(
     dry_run: bool = False,
     launches: bool | None = None,
 ) -> Prepared:
-    """Choose the interpreter and version, and render the arguments for that version.
+    """Choose a recipe's interpreter and version, and render its arguments for that version.
 
     The version is `engine_version`, else the recipe's pin, else the installed engine's, else (in a
-    dry run) the newest known version. Only a dry run permits unset environment variables, as
+    dry run) the newest known version. In a dry run only, unset environment variables count as
     unknown values. `launches`: True if the engine is about to start, so the recipe's interpreter
     may run (default: `not dry_run`). Raises InputError if the version does not support the recipe,
     and LaunchError if no engine is available to start.
@@ -195,7 +195,7 @@ def prepare(
 
 
 def _cpu_engine(recipe: Recipe) -> CpuEngine:
-    """Return the CPU engine of the pinned release, else the default one. Raises InputError."""
+    """Return the pinned or default release's CPU engine. Raises InputError if it has none."""
     release = recipe.deployment.engine.pinned or SGLANG_VERSION
     if (why_not := why_not_on_cpu(release)) is not None:
         place = recipe.place("engine", "version")
@@ -215,7 +215,7 @@ def _normal(version: str) -> str:
 def _installed(
     recipe: Recipe, interpreter: str | None, version: str | None, dry_run: bool
 ) -> tuple[str, str, tuple[str, ...]]:
-    """Return the interpreter and version of this machine's engine, and notes.
+    """Return the interpreter and version of this machine's engine, and notes on failed queries.
 
     The installed version must equal `version`, if set. A dry run without any engine gets the newest
     version that can serve the recipe.

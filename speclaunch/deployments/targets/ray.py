@@ -5,10 +5,10 @@ engine's own command with its rank, and ends the engine when the actor ends. Thi
 release, and for several roles and their router. The engine runs as it would without Ray.
 
 Common alternatives are more limited. `--use-ray` (0.5.10 and later) only turns schedulers into
-actors. It requires CUDA (0.5.23 srt/ray/scheduler_actor.py:131) and a process of the engine on a
-host of its placement group (srt/ray/engine.py:68). It supports neither a router nor roles. Ray
-Serve's SGLang server replaces the engine's HTTP server with Serve's, and accepts only the keywords
-that its Ray release knows.
+actors. It requires CUDA (0.5.23 srt/ray/scheduler_actor.py:131) and an engine process on a host of
+the placement group (srt/ray/engine.py:68). It supports neither a router nor roles. Ray Serve's
+SGLang server replaces the engine's HTTP server with Serve's, and accepts only the keywords that its
+Ray release knows.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ if __name__ == "__main__":
 
 
 class RayRenderer(Renderer):
-    """Python program for `ray job submit`. Each rank of each server runs on a separate host."""
+    """Renderer of a program for `ray job submit`. Each rank of a server runs on a separate host."""
 
     target = "ray"
     suffix: ClassVar[str] = ".py"
@@ -282,7 +282,7 @@ def _table(deployment: Rendering) -> str:
 
 
 def _secrets(deployment: Rendering) -> list[str]:
-    """Return the variables that the scripts need from the submitter."""
+    """Return the names of variables that the submitter must set."""
     found: list[str] = []
     for role in deployment.roles:
         env = [(name, value) for name, value in role.env.items() if value]

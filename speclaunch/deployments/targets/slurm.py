@@ -67,19 +67,20 @@ OF_THE_CLUSTER = (
     *("account", "partition", "qos", "reservation", "constraint", "time", "comment", "wckey"),
     *("nodelist", "exclude", "switches", "licenses", "mail-user", "mail-type", "exclusive"),
 )
-"""sbatch options allowed in `deploy.slurm`, with `_` or `-`. All others are computed."""
+"""sbatch options allowed in `deploy.slurm`, with `_` or `-`. speclaunch computes all other
+options."""
 OTHERS = ("module", "gpu-type")
-"""Other allowed keys: modules to load, and srt-slurm's GPU name."""
+"""Other keys allowed in `deploy.slurm`: modules to load, and srt-slurm's GPU name."""
 MODULES = "module"
 """Key of `deploy.slurm` for the arguments of `module load`, which runs before the servers start."""
 _VALUE = lazy(r"[\w@%.,:/+=&|*\[\]-]+\Z", re.ASCII)
 _MODULE = lazy(r"[\w.+/-]+\Z", re.ASCII)
 _SIGNAL_SLACK_S = 60
-"""Maximum delay of Slurm's signal, in seconds, because it checks time limits once a minute."""
+"""Maximum delay of Slurm's signal, in seconds. Slurm checks time limits once a minute."""
 
 
 def directives(deployment: Rendering, grace: int) -> list[str]:
-    """Return the job's options, with a signal at least `grace` seconds before the time limit."""
+    """Return sbatch options, with a signal at least `grace` seconds before the job's time limit."""
     nodes = sum(role.nodes * role.replicas for role in deployment.roles)
     gpus = max(role.gpus_per_node for role in deployment.roles)
     name = re.sub(r"[^\w.-]+", "-", deployment.name, flags=re.ASCII).strip("-") or "sglang"
@@ -134,7 +135,7 @@ def option_problems(options: DeployOptions) -> Iterator[Problem]:
 
 _RANK, _HEAD = "$SLURM_PROCID", "SERVER_HEAD"
 _MORE_S = 5
-"""Seconds beyond the servers' own grace time, for Slurm to pass on a signal."""
+"""Seconds added to the servers' grace time, in which Slurm passes on a signal."""
 _QUOTE = "'\"'\"'"
 """Apostrophe, as written by `shlex.quote`."""
 _SRUN = lazy(r'^ *(?:SERVER_HEAD="(?P<head>[^"]*)" )?srun .*?^\' &$', re.M | re.S)
@@ -170,7 +171,7 @@ finish "$status"
 
 
 class SlurmRenderer(Renderer):
-    """Script for `sbatch`. The job's hosts are divided among the servers, in the roles' order."""
+    """Renderer of an `sbatch` script. The job's hosts are divided among servers, in role order."""
 
     target = "slurm"
     suffix: ClassVar[str] = ".sbatch"
@@ -302,7 +303,7 @@ def single_router_refusals(deployment: Rendering) -> list[Problem]:
 
 
 def _first(role: Role, at: int) -> str:
-    """Return the index of a server's first host: a number, or the loop's variable."""
+    """Return the index of a server's first host: `at`, or the loop variable with replicas."""
     return str(at) if role.replicas == 1 else "first"
 
 
@@ -397,7 +398,8 @@ _OWN = {
     "disaggregation_mode": "the role",
     "disaggregation_bootstrap_port": "one port per worker",
 }
-"""Arguments that srt-slurm sets itself, with values that flags in a recipe would override."""
+"""Arguments that srt-slurm sets itself, with a description of each value. Flags in a recipe would
+override these values."""
 _PARAMETER = lazy(r"\{[A-Za-z_]\w*\}")
 """Matches a placeholder that srt-slurm fills in: a sweep parameter or the node."""
 _PRECISIONS = {"fp4": "fp4", "mxfp4": "fp4", "nvfp4": "fp4", "fp8": "fp8", "w8a8": "fp8"}
@@ -405,7 +407,7 @@ _NUMBER = lazy(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?\Z", re.ASCII)
 
 
 class SrtSlurmRenderer(Renderer):
-    """srt-slurm's YAML, with SGLang's router as the frontend."""
+    """Renderer of srt-slurm's YAML, with SGLang's router as the frontend."""
 
     target = "srt-slurm"
     suffix: ClassVar[str] = ".yaml"

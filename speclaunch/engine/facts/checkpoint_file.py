@@ -139,7 +139,8 @@ class CheckpointFile(Struct, frozen=True):
     """
     weights_source: str | None = None
     draft: Mapping[str, Any] = {}
-    """For a draft: its targets (`for`), `algorithm`, first release (`since`) and `sources`."""
+    """For a draft: its targets (`for`), `algorithm`, first SGLang release that loads it (`since`)
+    and `sources`."""
     stated: Mapping[str, Any] = {}
     """`keys` of config.json whose values a document states, and that document (`source`)."""
 
@@ -372,8 +373,8 @@ def is_outside(folder: Path, path: Path) -> bool:
 def home_of_facts(start: Path) -> Path:
     """Return the folder in which `models pull` saves facts for a recipe at `start`.
 
-    This is the nearest existing `.speclaunch/models` upward, else a new one next to the recipe.
-    Does not create it.
+    This is the nearest existing `.speclaunch/models` upward, else a path next to the recipe, which
+    is not created.
     """
     found = models_folders(start)
     return found[0] if found else _directory(start) / FOLDER
@@ -384,7 +385,7 @@ def _directory(start: Path) -> Path:
 
 
 def upward(start: Path) -> Iterator[Path]:
-    """Yield the directory of `start` and its parents, up to the repository or home directory."""
+    """Yield the directory of `start` and its parents, up to the repository's root or home."""
     try:
         own = _directory(start)
     except (OSError, RuntimeError, ValueError):

@@ -61,7 +61,7 @@ The pins are those of the release's own metadata. torch is the same for all.
 
 *_, _FIRST = RELEASES
 """The first release whose CPU kernels build and verify a draft tree (0.5.16
-speculative/eagle_utils.py:51; 0.5.15.post1 has none)."""
+speculative/eagle_utils.py:51; 0.5.15.post1 has no such kernels)."""
 
 SHIM = _FILES / "shim"
 """Folder on the PYTHONPATH of the engine's processes."""
@@ -179,7 +179,7 @@ class CpuEngine(Struct, frozen=True):
 def is_installed(engine: CpuEngine) -> bool:
     """True if the engine is complete and matches this version of speclaunch.
 
-    Raises InputError if other users could have written it.
+    Raises InputError if other users could have changed its programs.
     """
     manifest = read_manifest(engine)
     if manifest is not None:
@@ -228,7 +228,7 @@ def installation_key(python: str, release: str = SGLANG_VERSION) -> str:
 
 
 def disabled_models(venv: Path) -> list[str]:
-    """Return the model modules of the installed SGLang that its processes need not import, sorted.
+    """Return the installed SGLang's model modules that the tiny models do not need, sorted.
 
     Empty if SGLang is not installed.
     """

@@ -89,8 +89,8 @@ def declared(
 
 
 def read_installed(runtime: Runtime, version: str | None = None) -> str:
-    """Read an installed engine's package, and return the name of its catalogue. Raises LaunchError
-    if the package cannot be read."""
+    """Return the catalogue name of an installed engine, read from its package. `version`: used if
+    its version is unknown. Raises LaunchError for an unreadable package."""
     if runtime.sglang_path is None:
         raise LaunchError(
             f"SGLang in {runtime.interpreter} has no readable package directory",
@@ -103,7 +103,7 @@ def installed_catalogue(runtime: Runtime) -> str | None:
     """Return the name of the catalogue of an installed release or fork.
 
     If a fork cannot be read, uses the nearest release's catalogue. None if there is no engine or no
-    near release.
+    release is near.
     """
     if runtime.sglang is None:
         return None

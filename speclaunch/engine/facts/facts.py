@@ -158,7 +158,8 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     """`architectures` of config.json, e.g. `LlamaForCausalLM`."""
     model_type: str | None = None
     dtype: str | None = None
-    """`torch_dtype` or `dtype`, without `torch.`: bfloat16, float16, float32."""
+    """`torch_dtype` or `dtype`, without `torch.`: bfloat16, float16, float32. None if not
+    stated."""
     context_length: int | None = None
     """Maximum number of tokens as the engine derives it, with rope scaling and long-context keys
     (`get_context_length` in sglang/srt/utils/hf_transformers_utils.py). Also None if releases
@@ -169,7 +170,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     hidden_size: int | None = None
     vocab_size: int | None = None
     draft_vocab_size: int | None = None
-    """Size of an EAGLE-3 draft's reduced vocabulary."""
+    """Size of an EAGLE-3 draft's reduced vocabulary; None if not stated."""
     num_hidden_layers: int | None = None
     num_attention_heads: int | None = None
     num_key_value_heads: int | None = None
@@ -182,20 +183,20 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     it. None if the checkpoint is unquantized or its method is unknown."""
     mtp_layers: int | None = None
     """Number of multi-token-prediction layers that the config declares (`num_nextn_predict_layers`,
-    `mtp_num_hidden_layers`).
+    `mtp_num_hidden_layers`). None if not declared.
     """
     mtp_weights: bool | None = None
     """True if the weights index (else the file headers) lists multi-token-prediction layers. None
     if neither is available."""
     target_hidden_size: int | None = None
-    """Hidden size of the target that an EAGLE-3 draft was trained for."""
+    """Hidden size of the target that an EAGLE-3 draft was trained for; None if not stated."""
     aux_hidden_layers: tuple[int, ...] = ()
     """Target layers whose hidden states the draft reads (EAGLE-3, DFLASH or DSPARK)."""
     use_aux_hidden_state: bool | None = None
     """True if an EAGLE-3 draft reads hidden states (`eagle_config`). None: not stated, which means
     true."""
     block_size: int | None = None
-    """Number of tokens that a DFLASH draft proposes per step."""
+    """Number of tokens that a DFLASH draft proposes per step; None if not stated."""
     has_token_map: bool | None = None
     """True if a draft's weights include `d2t` (EAGLE-3); None if no file lists the weights."""
     has_dspark_folder: bool | None = None
@@ -204,11 +205,13 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     is_moe: bool | None = None
     is_multimodal: bool = False
     tokenizer_size: int | None = None
-    """Number of different tokens in the tokenizer's vocabulary, including added tokens."""
+    """Number of different tokens in the tokenizer's vocabulary, including added tokens; None if not
+    read."""
     tokenizer_digest: str | None = None
-    """Digest of the token → id mapping: equal digests mean equal vocabularies."""
+    """Digest of the token → id mapping; None if not read. Equal digests mean equal vocabularies."""
     weight_bytes: int | None = None
-    """Total bytes of the weights: `total_size` of the index, or the size of the files."""
+    """Total bytes of the weights: `total_size` of the index, or the size of the files. None if
+    unknown."""
     weights_rounded: bool = False
     """True if `weight_bytes` is a rounded, published size."""
     missing_files: tuple[str, ...] = ()

@@ -255,7 +255,7 @@ def _not_looked_for(name: str, revision: str | None) -> str | None:
 def checkpoint_sources(
     name: str, sources: Sources, revision: str | None = None
 ) -> Checkpoint | UnknownFact | None:
-    """Return the facts in the repository's files, else in the index; None if neither has the name.
+    """Return a checkpoint's facts from the repository's files, else the index; None if in neither.
 
     Returns an UnknownFact for an unreadable file, or if config.json was not read. A local path is
     looked up in the index only if nothing is assumed for it.

@@ -199,7 +199,7 @@ def declare(declaration: str) -> Hardware:
 
 
 def _find(name: str) -> Hardware | None:
-    """Return the hardware for a name, even with an approximate memory size; None if unknown."""
+    """Return the hardware for a name, whose memory size may be rounded; None if unknown."""
     words = _words(name)
     sizes = [match for word in words if (match := re.fullmatch(r"(\d{2,3})gb?", word))]
     if len(sizes) != 1 or "".join(words) in _BY_KEY:

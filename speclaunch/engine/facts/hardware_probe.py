@@ -26,7 +26,7 @@ class _NotVisibleError(Exception):
 def probe_hardware(
     library: Any = None, environment: Mapping[str, str] | None = None
 ) -> Hardware | UnknownFact:
-    """Return the NVIDIA GPUs that CUDA_VISIBLE_DEVICES allows, or why none is visible.
+    """Return the NVIDIA GPUs that CUDA_VISIBLE_DEVICES allows, or why they are unknown.
 
     `library` is `pynvml`, or a replacement in tests. If GPUs differ, the result has the
     least memory and the lowest capability, because every rank gets the same settings.
@@ -150,7 +150,7 @@ def _none(setting: str) -> list[int]:
 
 
 def _memory(library: Any, handle: Any) -> tuple[int, int | None]:
-    """Return total and free bytes. A GPU without separate memory (GB10) uses the host's."""
+    """Return a GPU's total and free bytes. A GPU without separate memory (GB10) uses the host's."""
     try:
         memory = library.nvmlDeviceGetMemoryInfo(handle)
     except Exception as error:

@@ -78,7 +78,7 @@ _MAX_API_BYTES = 16 << 20
 _CHUNK = 1 << 16
 _NO_REVISION, _NO_REPOSITORY = "RevisionNotFound", "RepoNotFound"
 REFUSALS = ("it is gated on the hub", "it is not on the hub")
-"""Beginnings of the messages of refusals that a retry cannot resolve."""
+"""Prefixes of messages for refusals that a retry cannot resolve."""
 
 
 class HubRefusedError(Exception):
@@ -451,7 +451,8 @@ def fetch_facts(name: str, *, revision: str = MAIN, today: date) -> CheckpointFi
     """Return the content of a facts file for a model on the hub. Raises HubRefusedError.
 
     Reads the config, the tokenizer, the commit and the gated state. The tensor names and the size
-    come from the index, or else from the headers (range requests) and file sizes.
+    come from the index, or else from the headers (range requests) and file sizes. `today`: the date
+    to record.
     """
 
     def fetch(deadline: float) -> CheckpointFile:
