@@ -221,6 +221,10 @@ def _is_used(plan: Plan, row: _Backend) -> bool:
     return runs_on(plan, row.name)
 
 
+_MLA_CHAINS = {"flashmla": "FlashMLA", "flashinfer": "Flashinfer MLA"}
+"""MLA backends that draft only chains, and their names in the engine's message."""
+
+
 @rule("SPL305")
 def mla_tree(plan: Plan) -> Iterator[Verdict]:
     """Report a draft tree on an MLA backend that supports only chains."""
@@ -238,8 +242,8 @@ def mla_tree(plan: Plan) -> Iterator[Verdict]:
                 "speculative_draft_attention_backend",
                 "attention_backend",
             ),
-            why="the draft worker stops: ValueError: Currently only supports topk=1 for "
-            "speculative decoding",
+            why=f"the draft worker stops: ValueError: Currently {_MLA_CHAINS[steps]} only supports "
+            "topk=1 for speculative decoding",
             fix=_CHAIN,
         )
 

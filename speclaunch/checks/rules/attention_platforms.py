@@ -375,7 +375,7 @@ def refused_backend(plan: Plan) -> Iterator[Verdict]:
     requested = plan.user_value(_REFUSED_BACKEND_NAME)
     target = plan.facts.target
     for architecture, versions, backend, message in _REFUSED_BACKEND_REFUSED:
-        if target is None or requested != backend or target.architecture != architecture:
+        if target is None or requested != backend or architecture_of(plan) != architecture:
             continue
         if plan.in_versions(versions):
             yield Verdict(
