@@ -123,8 +123,8 @@ def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
         if ranks > 1
         else "sizes above max_running_requests are not captured"
         if explicit
-        else f"max_running_requests becomes {WHEN_SPECULATING} when speculating, and larger sizes "
-        "are not captured",
+        else f"max_running_requests becomes {plan.value(_RUNNING)} when speculating, and larger "
+        "sizes are not captured",
         fix=None
         if explicit
         else Fix(f"set {_RUNNING} to {largest * ranks}", set={_RUNNING: largest * ranks}),

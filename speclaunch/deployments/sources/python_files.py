@@ -210,6 +210,12 @@ _RUNNERS = frozenset(
     ]
 )
 """Functions that run a command unchanged; others may add to it."""
+_CONTAINER = (
+    ("entrypoint", "command"),
+    ("command", "args"),
+    ("serving_container_command", "serving_container_args"),
+)
+"""Keywords of a container's command: of Docker, Kubernetes and Vertex AI."""
 _SILENT = frozenset(
     [
         *("print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log"),
@@ -318,6 +324,8 @@ class _Launches:
             if special is not None:
                 yield special
                 continue
+            if (container := _container(call)) is not None:
+                offer(container, True)
             for value in (*call.args, *(value for _, value in call.entries.values())):
                 offer(value, name in _RUNNERS)
             if name in _RUNNERS and len(call.args) > 1 and isinstance(call.args[0], PythonText):
@@ -383,6 +391,19 @@ class _Launches:
             return found
         more = Word("*", found.place, evaluated=False, why=MORE)
         return replace(found, words=(more, *found.words))
+
+
+def _container(call: PythonCall) -> PythonList | None:
+    """Return a container's command with its arguments; None for a call without both lists."""
+    for names in _CONTAINER:
+        parts = [call.entries[name][1] for name in names if name in call.entries]
+        lists = [part for part in parts if isinstance(part, PythonList)]
+        if len(lists) == len(names):
+            joined = PythonList([item for part in lists for item in part.items])
+            for part in lists:
+                part.consumed = True
+            return joined
+    return None
 
 
 def _key(place: Place, words: Sequence[Word]) -> tuple[Place, tuple[str, ...]]:

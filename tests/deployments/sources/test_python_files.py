@@ -246,6 +246,22 @@ def test_what_starts_nothing(text: str) -> None:
     assert not read_python(HEAD + text, "x.py").invocations
 
 
+@rows(
+    "call",
+    [
+        'V1Container(command=["sglang", "serve"], args=ARGS)',
+        'client.containers.run("image", entrypoint=["sglang", "serve"], command=ARGS)',
+        'Model.upload(serving_container_command=["sglang", "serve"], serving_container_args=ARGS)',
+    ],
+)
+def test_a_containers_command_and_arguments(call: str) -> None:
+    arguments = 'ARGS = ["--model-path", "m", "--speculative-algorithm", "NGRAM"]\n'
+    found = only(read_python(f"import sglang\n{arguments}{call}\n", "a.py"))
+    assert [word.text for word in found.words] == [
+        *("--model-path", "m", "--speculative-algorithm", "NGRAM")
+    ]
+
+
 def test_the_environment_the_image_and_the_gpus() -> None:
     found = read(
         'os.environ["SGLANG_A"] = "1"\nimage = modal.Image.from_registry("lmsysorg/sglang:v0.5.8")\n'
