@@ -16,12 +16,13 @@ _MOST_RANKS = 1 << 16
 
 
 class Ranks(Struct, frozen=True):
-    """Number of parts into which each kind of weight, and the KV cache, is divided."""
+    """The number of parts into which the KV cache and each kind of weight are divided."""
 
     tensor: int = 1
     """Number of parts of MLPs and experts, one per tensor-parallel rank."""
     attention: int = 1
-    """Number of parts of the attention heads and the KV cache, one per rank that shares a batch."""
+    """Number of parts of the attention heads and the KV cache: the number of ranks that share a
+    batch."""
     stages: int = 1
     """Number of pipeline stages."""
     experts: int = 1
@@ -114,11 +115,10 @@ def local_gpus(plan: Plan) -> tuple[int, ...]:
     """Return the GPU index of each rank on one machine, replica by replica. Raises
     UnknownValueError.
 
-    Each stage begins `tp_size` GPUs after the previous one, regardless of `gpu_id_step`. All
-    releases agree, except the first with `pp_size`: `_launch_subprocesses` (0.4.6
-    entrypoints/engine.py:585), `_launch_scheduler_processes` (0.5.23 entrypoints/engine.py:935).
-    Replicas: `launch_dp_schedulers` (managers/data_parallel_controller.py, 0.4.6 :133, 0.5.23
-    :445).
+    Each stage begins `tp_size` GPUs after the previous one, regardless of `gpu_id_step`, except in
+    the first release with `pp_size`. See `_launch_subprocesses` (0.4.6 entrypoints/engine.py:585),
+    `_launch_scheduler_processes` (0.5.23 :935) and `launch_dp_schedulers`
+    (managers/data_parallel_controller.py, 0.4.6 :133, 0.5.23 :445).
     """
     if plan.request.origin is RequestOrigin.SLIME:
         raise UnknownValueError("slime places the ranks of its engines itself")
@@ -153,7 +153,7 @@ def gpus_needed(plan: Plan) -> int:
 
 
 def beyond_the_gpus(plan: Plan) -> str | None:
-    """Return why there are too few GPUs, with numbers; None if there are enough or if unknown.
+    """Return why there are too few GPUs; None if there are enough, or if either count is unknown.
 
     Only checks machines whose GPU count is explicit (`h200:8`) or was probed.
     """
@@ -186,7 +186,7 @@ def _beyond(plan: Plan) -> Iterator[str]:
 def visible_gpus(plan: Plan) -> int | None:
     """Return the number of GPUs in the deployment's `CUDA_VISIBLE_DEVICES`.
 
-    None if it is unset, not a plain list, or already part of probed hardware. Raises
+    None if it is unset, not a plain list, or already reflected in probed hardware. Raises
     UnknownValueError.
     """
     hardware = plan.facts.hardware

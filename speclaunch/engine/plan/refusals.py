@@ -163,7 +163,8 @@ def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
 def _architectures(plan: Plan, draft: str = "") -> Any:
     """Return the architectures of the target (of the draft if `draft` is set), or UNKNOWN.
 
-    An unknown draft without "gemma" in its path has none: the engine tests only for Gemma.
+    An unknown draft without "gemma" in its path gives an empty list: the engine tests only for
+    Gemma.
     """
     if draft:
         if plan.facts.draft is not None:
@@ -326,8 +327,8 @@ class ConditionEvaluator:
         return None if value is UNKNOWN else bool(value)
 
     def _junction(self, found: Sequence[Any], *, final: bool) -> bool | None:
-        """Return the truth of an `and` or `or`; None if unknown. `final` is the truth value of an
-        operand that decides it."""
+        """Return the truth value of an `and` or `or`; None if unknown. An operand whose truth value
+        is `final` decides the result."""
         unknown = False
         for part in found[1:]:
             truth = self._truth(part)
@@ -443,7 +444,7 @@ def _data() -> _Data:
 
 
 def refusals(plan: Plan) -> Iterator[EngineRefusal]:
-    """Yield the release's refusals that the user's arguments and variables cause, once each."""
+    """Yield the engine's refusals that the user's arguments and variables cause."""
     request = plan.request
     written = {name for name in request.values if name != "model_path"} | set(request.env)
     release = _data().release(request.version) if written else None

@@ -147,8 +147,8 @@ def _has_metrics(settings: Settings) -> bool:
 _LOOKS = 5
 """Seconds between two checks for SIGTERM."""
 _SCHEDULERS = 15
-"""Seconds for the schedulers to release their resources (`_SCHEDULER_EXIT_TIMEOUT_SECS`, 0.5.23
-managers/tokenizer_manager.py:456)."""
+"""Seconds that the schedulers have to release their resources (`_SCHEDULER_EXIT_TIMEOUT_SECS`,
+0.5.23 managers/tokenizer_manager.py:456)."""
 _WAITS = ">=0.5.20"
 
 
@@ -347,8 +347,8 @@ class ExpectedStart(Struct, frozen=True):
 
 
 def expected_start(plan: Plan) -> ExpectedStart:
-    """Return the minimum and the expected start time of a plan on one host. Unknown costs count as
-    zero."""
+    """Return the minimum and the likely start time of a plan on one host. Unknown durations count
+    as zero."""
     parts = [_IMPORTS]
     weights, known = _weights(plan)
     if not plan.value_or_none("skip_server_warmup"):
@@ -366,7 +366,7 @@ def expected_start(plan: Plan) -> ExpectedStart:
 
 
 def _weights(plan: Plan) -> tuple[float, bool]:
-    """Return the known size of target and draft in GB, and True if no size is missing."""
+    """Return the known weight size of target and draft in GB, and True if both sizes are known."""
     if _text(plan, "load_format") == "dummy":
         return 0.0, True
     found, known = 0.0, plan.facts.target is not None

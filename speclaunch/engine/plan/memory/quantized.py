@@ -24,8 +24,8 @@ _WRAPPERS = lazy(
 _MOST_PATTERNS = 200
 _MOST_REPEATS = 3
 _REPEATED_GROUP = lazy(r"\)[*+{]")
-"""Matches a repeated group. Patterns with such groups are rejected, because they could match
-forever."""
+"""Matches a repeated group. A pattern with such a group is rejected, because testing a name could
+take forever."""
 
 
 class ExcludedModules(Struct, frozen=True):
@@ -120,10 +120,10 @@ class Scheme(Struct, frozen=True):
     """Storage format of a weight's elements.
 
     - `bits`: bits per element. `group`: elements of a row that share a scale of `scale` bytes.
-    - `zeros`: each group also has a zero point of `bits` bits. `order`: each input has a 4-byte
-      index (GPTQ).
-    - `block`: rows and columns of a block that has a scale of 4 bytes.
-    - `row`: additional bytes per row. `once`: additional bytes per weight.
+    - `zeros`: True if each group also has a zero point of `bits` bits. `order`: True if each column
+      has a 4-byte index (GPTQ).
+    - `block`: rows and columns of the blocks that have a 4-byte scale.
+    - `row`: additional bytes per row. `once`: additional bytes per matrix.
     """
 
     bits: float

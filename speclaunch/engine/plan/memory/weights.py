@@ -60,9 +60,9 @@ def ratio_to_files(
     """Return the ratio of the files' size to the size that the config implies; 1 if the files' size
     is unknown, None if the sizes do not match.
 
-    The config does not show if files contain a tied head (`head`: its bytes, 0 if already counted),
-    a draft's embedding and head, or MTP layers and their copies. Returns the ratio to the closest
-    combination.
+    The config does not show whether the files contain a tied head (`head`: its bytes, 0 if already
+    counted), a draft's embedding and head, or MTP layers and their copies. Returns the ratio to the
+    closest combination.
     """
     total = checkpoint.weight_bytes
     if total is None:
@@ -131,7 +131,7 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @cached_property
     def sums(self) -> dict[tuple[object, ...], tuple[float, float, Loaded]]:
-        """Cached results of `_loaded_bytes`."""
+        """Cached `_loaded_bytes`, each with its `Loaded`, by placement."""
         return {}
 
 
@@ -266,7 +266,7 @@ _CLOSE = 0.001
 
 
 def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
-    """Return the size of loaded weights on the rank that holds the most. Raises UnknownValueError.
+    """Return the size of loaded weights on the fullest rank. Raises UnknownValueError.
 
     A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) is counted without
     them. The result's `why` states the size of the draft's copies of both, which are freed later.
@@ -289,7 +289,7 @@ def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
 def config_bytes(checkpoint: Checkpoint) -> MemorySize:
     """Return the size of the complete checkpoint, computed from its config alone.
 
-    The result is within two percent of the weight index. Raises UnknownValueError.
+    The result is within two percent of the size in the weight index. Raises UnknownValueError.
     """
     found = counted(checkpoint)
     exact = found.stored is NOT_QUANTISED and not _has_vision(found)
@@ -356,7 +356,7 @@ def _loaded_bytes(
     roles: frozenset[WeightRole],
     loaded: Loaded,
 ) -> tuple[float, float]:
-    """Return the bytes on the rank that holds the most, and the total without replicas. Raises
+    """Return the bytes on the fullest rank, and the total without replicas. Raises
     UnknownValueError.
 
     Cached across all deployments that divide a model the same way.
@@ -403,8 +403,8 @@ def _files_ratio(
 def _evenly(
     checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], why: str
 ) -> MemorySize:
-    """Return the files' size, divided evenly among ranks. Raises UnknownValueError if that size
-    is unknown or includes layers that are not loaded."""
+    """Return an even share of the files' size. Raises UnknownValueError (`why`) if the size is
+    unknown or includes layers that are not loaded."""
     total = checkpoint.weight_bytes
     name = checkpoint.architecture or ""
     own = is_draft_model(name)
@@ -421,7 +421,7 @@ def _files(checkpoint: Checkpoint) -> str:
 
 
 def _peak(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> str:
-    """Return a note on the draft's embedding and head, which the target's replace."""
+    """Return a note that the draft uses the target's embedding and head."""
     if plan.algorithm in BLOCK_FAMILY:
         return "; embedding and head are the target's"
     try:
@@ -448,8 +448,8 @@ _COLLECTED = ">=0.5.19"
 (mem_cache/kv_cache_configurator.py `_profile_available_bytes`)."""
 _READ_TWICE = ("q_proj", "k_proj", "v_proj")
 _SHARES_FIRST = BLOCK_FAMILY | {"FROZEN_KV_MTP"}
-"""Algorithms whose draft has no embedding, or has the target's before the pool is sized (0.5.17
-models/dflash.py, speculative/frozen_kv_mtp_worker_v2.py:143)."""
+"""Algorithms whose draft has no embedding, or receives the target's before the pool is sized
+(0.5.17 models/dflash.py, speculative/frozen_kv_mtp_worker_v2.py:143)."""
 
 
 def freed_after_pool(plan: Plan) -> int:

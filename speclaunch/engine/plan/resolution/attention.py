@@ -112,7 +112,7 @@ def _choose(working: Working) -> None:
 
 
 def _same_for_both(working: Working) -> None:
-    """Set the common backend if both phases use the same one (0.5.1 and later)."""
+    """Set `attention_backend` if both phases use the same backend (0.5.1 and later)."""
     prefill = working.value(PREFILL)
     if prefill is None or prefill != working.value(DECODE) or working.in_versions("<0.5.1"):
         return
@@ -209,8 +209,8 @@ def _default_of_heads(working: Working) -> str:
 
 
 def _topk(working: Working) -> Any:
-    """Return the topk that determines the backend: resolved if the runner chooses the backend, else
-    the user's."""
+    """Return the topk that decides the backend: the resolved topk if the runner decides, else the
+    user's."""
     name = "speculative_eagle_topk"
     return working.value(name) if is_chosen_by_the_runner(working) else working.user_value(name)
 
@@ -315,7 +315,7 @@ def resolve_draft_attention(working: Working) -> None:
 
 def _draft_by_model(working: Working) -> tuple[str, str] | None:
     """Return the draft backend for the target's model (0.5.17 and later), with its source; None if
-    it sets none."""
+    the model has no default."""
     if working.in_versions("<0.5.17") or not working.may_be((*NEMOTRON_H, *_MINIMAX_M3, *_KIMI)):
         return None
     architecture, algorithm = working.architecture, str(working.algorithm)

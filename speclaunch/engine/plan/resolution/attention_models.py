@@ -1,4 +1,4 @@
-"""Resolves attention backends by the target's architecture, and the page size.
+"""Resolves the page size, and the attention backends that depend on the target's architecture.
 
 The page size is the user's or the default, unless a backend forces another size.
 """
@@ -306,7 +306,7 @@ def _iquest(working: Working, source: str) -> None:
 
 
 def _blackwell(backend: str) -> _Choose:
-    """Return a function that sets `backend` on Blackwell if none is set for both phases."""
+    """Return a function that sets `backend` on Blackwell if `attention_backend` is not set."""
 
     def choose(working: Working, source: str) -> None:
         if working.value(BOTH) is None and _major(working) == 10:
@@ -340,7 +340,7 @@ def _qwen_hybrid(working: Working, source: str) -> None:
 
 
 def _trtllm_has_its_pages(working: Working) -> bool:
-    """True if trtllm_mha would be the default and nothing requires pages of 1."""
+    """True if trtllm_mha would be the default and nothing requires a page size of 1."""
     topk = working.user_value("speculative_eagle_topk")
     algorithm = working.user_value("speculative_algorithm")
     page = working.user_value("page_size")

@@ -33,7 +33,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def resolve_sizes(working: Working) -> None:
-    """Set the decode graph sizes and their maximum. Requires a default maximum."""
+    """Set the decode graph sizes and their maximum. Call it after the default maximum is set."""
     with working.deciding(SIZES, MOST):
         if working.in_versions("<0.5.3"):
             source = (
@@ -439,7 +439,7 @@ def _prefill_sizes(working: Working, most: int) -> list[int]:
 
 
 def _aligned(working: Working) -> bool:
-    """True if DeepEP requires multiples of 8. Their maximum is not resolved yet."""
+    """True if DeepEP requires prefill graph sizes that are multiples of 8."""
     deepep = working.in_versions(">=0.5.17") and working.value("moe_a2a_backend") == "deepep"
     return deepep and working.value(BACKEND) == "breakable"
 

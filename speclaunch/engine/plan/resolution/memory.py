@@ -237,7 +237,7 @@ def _for_speculation(working: Working, reserve: Reserve) -> None:
 
 
 def _has_a_vision_encoder(working: Working) -> bool:
-    """True if the engine reserves memory for images."""
+    """True if the engine reserves memory for a vision encoder."""
     if working.in_versions("<0.4.10"):
         return False
     if working.in_versions(">=0.5.9") and working.value("language_only"):
@@ -266,7 +266,8 @@ def _vision_factor(working: Working) -> float:
 def resolve_long_contexts(working: Working) -> None:
     """Reduce the fraction for aiter, which needs workspace for long contexts.
 
-    Also reduces the user's fraction (0.5.4 server_args.py:1262, earlier in the model runner).
+    Also reduces the user's fraction (0.5.4 server_args.py:1262; in earlier releases the model
+    runner).
     """
     with working.deciding(FRACTION):
         if working.in_versions("<0.4.10"):

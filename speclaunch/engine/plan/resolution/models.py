@@ -46,8 +46,7 @@ def _has_a_nested_config(working: Working) -> bool:
 
 
 def of_config(working: Working, name: str) -> Any:
-    """Return a value from the target's config, or None. Raises UnknownValueError without a
-    config."""
+    """Return a value from the target's config; None if absent. Raises UnknownValueError."""
     if not working.target.config:
         raise UnknownValueError("the config of the target is unknown")
     return working.target.config.get(name)
@@ -82,7 +81,7 @@ arg_groups/model_overrides/nemotron_h.py:20; the last from 0.5.20)."""
 
 def nemotron_h_has_defaults(working: Working) -> bool:
     """True if the engine chooses Nemotron-H's backends for speculation: on Blackwell, if the user
-    sets none for the target.
+    sets no attention backend.
 
     See 0.5.23 arg_groups/model_overrides/nemotron_h.py:125, 0.5.19 :99.
     """
@@ -98,8 +97,8 @@ def nemotron_h_has_defaults(working: Working) -> bool:
 
 
 def nemotron_h_verifies_on_trtllm(working: Working) -> bool:
-    """True for Nemotron-H with a chain on SM100: the engine chooses trtllm_mha, pages of 64 and a
-    state buffer.
+    """True for Nemotron-H with a chain on SM100, for which the engine chooses trtllm_mha, a page
+    size of 64 and a state buffer.
 
     See 0.5.23 arg_groups/model_overrides/nemotron_h.py:128, 0.5.19 :102.
     """
@@ -462,7 +461,7 @@ def _is(working: Working, *architectures: str) -> bool:
 
 
 def _lost_to_trtllm(working: Working) -> bool:
-    """Switch off state caching for trtllm_mha on Blackwell. Return True if this applies."""
+    """Switch off state caching for trtllm_mha on Blackwell. Return True if switched off."""
     if working.user_value("attention_backend") != "trtllm_mha" or working.capability // 10 != 10:
         return False
     _without_pages(working, "sglang 0.5.8 server_args.py:1518")

@@ -376,7 +376,7 @@ def _set_single(working: Working, name: str, algorithm: str, source: str) -> Non
 
 
 def _dflash(working: Working) -> None:
-    """Set DFLASH's parameters, with a block of draft tokens (`_handle_dflash`)."""
+    """Set DFLASH's parameters, with the block size as draft tokens (`_handle_dflash`)."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:335, 0.5.11 server_args.py:3322"
     for name in (STEPS, TOPK):
         _set_single(working, name, "DFLASH", source)
@@ -396,7 +396,7 @@ def _dflash(working: Working) -> None:
 
 
 def _dspark(working: Working) -> None:
-    """Set DSPARK's parameters, with one draft token more than gamma, the block size
+    """Set DSPARK's parameters, with gamma (the block size) plus one as draft tokens
     (`_handle_dspark`)."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:765, 0.5.16 :309"
     for name in (STEPS, TOPK):
@@ -417,7 +417,7 @@ def _dspark(working: Working) -> None:
 
 
 def _uno(working: Working) -> None:
-    """Set steps and topk to 1 for UNO, except for a tree (`_handle_uno`)."""
+    """Set steps and topk to 1 for UNO unless the user sets a tree (`_handle_uno`)."""
     if (working.user_value(TOPK) or 1) > 1:
         return
     for name in (STEPS, TOPK):

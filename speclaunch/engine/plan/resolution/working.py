@@ -237,8 +237,8 @@ class Working:
         """MiB per rank on a CPU: host (or control group) memory divided by the number of NUMA
         nodes.
 
-        None up to 0.5.2, which does not query it (utils.py:1406), and later if the user binds
-        cores. Unknown for 0.5.3 to 0.5.22, which use the smallest node's total memory.
+        None if the user binds cores, or up to 0.5.2 (utils.py:1406). Raises UnknownValueError for
+        0.5.3 to 0.5.22, which use the smallest node's total memory.
         """
         if self.in_versions("<0.5.3") or self.plan.env("SGLANG_CPU_OMP_THREADS_BIND"):
             return None

@@ -46,8 +46,8 @@ _DETERMINISTIC_BACKENDS = (
 """Attention backends that support deterministic inference
 (`DETERMINISTIC_ATTENTION_BACKEND_CHOICES`), by the release that added each."""
 _UNSHARED = frozenset({"flashinfer", "intel_xpu"})
-"""Backends that do not share prefixes deterministically, because they are not in
-`RADIX_SUPPORTED_DETERMINISTIC_ATTENTION_BACKEND`."""
+"""Deterministic backends without deterministic prefix sharing (not in
+`RADIX_SUPPORTED_DETERMINISTIC_ATTENTION_BACKEND`)."""
 _FIRST_ABSORBING = frozenset({"fa3", "triton"})
 _ABSORBED = (
     ("0.5.4.post1", ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM")),
@@ -58,8 +58,8 @@ _ABSORBED = (
 """Targets with latent attention that the engine lists for deterministic inference, by the release
 that added each."""
 _NOT_CHOSEN_FOR = (("0.5.20", ("Glm5NextForConditionalGeneration",)),)
-"""Further targets with latent attention, for which the engine sets no default backend (0.5.23
-attention_hook.py:633, not overrides.py:1055)."""
+"""Further targets with latent attention, for which the engine sets no default backend (in 0.5.23
+attention_hook.py:633, but not in overrides.py:1055)."""
 
 
 def is_deterministic(settings: Settings) -> bool:

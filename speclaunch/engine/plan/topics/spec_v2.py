@@ -1,11 +1,11 @@
 """SpecV2: the speculation workers that support the overlap schedule.
 
 - 0.5.3 to 0.5.10: off by default. `enable_beta_spec` switches it on up to 0.5.4,
-SGLANG_ENABLE_SPEC_V2 in later releases (0.5.10 server_args.py:2999, 0.5.3 server_args.py:1199).
+  SGLANG_ENABLE_SPEC_V2 in later releases (0.5.10 server_args.py:2999, 0.5.3 server_args.py:1199).
 - 0.5.11 and 0.5.12: on by default, except for an explicit tree (0.5.11 server_args.py:3459).
-- 0.5.13: EAGLE's only workers, with or without overlap
-(arg_groups/speculative_hook.py:288); from 0.5.14 the only workers of every algorithm
-(speculative/spec_info.py:216).
+- From 0.5.13 on: EAGLE's only workers, with or without overlap
+  (arg_groups/speculative_hook.py:288). From 0.5.14 on: the only workers of every algorithm
+  (speculative/spec_info.py:216).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ VARIABLE = "SGLANG_ENABLE_SPEC_V2"
 SWITCH = "enable_beta_spec"
 FIRST_BY_VARIABLE = "0.5.4.post1"
 BY_SWITCH = f"<{FIRST_BY_VARIABLE}"
-"""Releases that do not read SGLANG_ENABLE_SPEC_V2: before 0.5.4.post1 (0.5.4 server_args.py:1296,
-0.5.4.post1 :1436)."""
+"""Releases that do not read SGLANG_ENABLE_SPEC_V2 (0.5.4 server_args.py:1296, 0.5.4.post1
+:1436)."""
 FIRST_BY_DEFAULT = "0.5.11"
 BY_DEFAULT = f">={FIRST_BY_DEFAULT}"
 STANDALONE_TOO = ">=0.5.8"

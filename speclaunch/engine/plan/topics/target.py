@@ -105,7 +105,7 @@ _REGISTERED: Mapping[str, str] = {
 }
 """Quantization methods that the engine registers on GPUs, with the releases that do so."""
 _NO_LONGER = ("fbgemm_fp8", "qoq", "marlin")
-"""Removed quantization methods that no other platform registers."""
+"""Removed quantization methods that no platform registers any more."""
 _VLLM_REGISTERS = "<0.5.4"
 """Releases that also register vLLM's quantization methods if vLLM is installed."""
 _ON_ROCM: Mapping[str, str] = {
@@ -134,8 +134,8 @@ _COMPATIBLE: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("nvfp4_online", ("modelopt_fp8",), ">=0.5.18"),
     ("minimax_m3_nvfp4", ("mxfp8",), ">=0.5.23"),
 )
-"""Requested methods, the checkpoint methods that each is compatible with, and the releases that
-accept the combination."""
+"""For each requested method: the checkpoint methods that it is compatible with, and the releases
+that accept the combination."""
 _ONLINE = (("quark_mxfp4", ">=0.5.17"),)
 """Methods that can requantize any checkpoint, with the releases that have them."""
 _MODELOPT = ("modelopt_fp8", "modelopt_fp4")
