@@ -72,7 +72,7 @@ def place(name: str, path: "list[str]") -> "str | None":
 
 
 def answer(names: "tuple[str, ...]") -> str:
-    """Return this interpreter's version and paths, and the installed `names`, as JSON."""
+    """Return this interpreter's version and paths, and the versions of `names`, as JSON."""
     path = search_path()
     facts = {
         "python": sys.version.split()[0],

@@ -1,4 +1,4 @@
-"""Index of public checkpoints that ships with speclaunch: one small file per checkpoint.
+"""Index of public checkpoints, shipped with speclaunch: one small file per checkpoint.
 
 Also lists the known drafts of each target. `tools/model_pairs.py` generates `models/pairs.json`
 from the entries, so that looking up a target reads one small file instead of all entries.
@@ -18,7 +18,8 @@ from speclaunch.core import UnreadableFileError, lazy, mapping, models_dir, read
 from speclaunch.engine.releases.nearest import nearest
 
 HUB_NAME = lazy(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?\Z", re.ASCII)
-"""Pattern of a hub name. Excludes `..`, a leading dot and other ways out of a folder."""
+"""Pattern of a hub name. Excludes `..`, a leading dot and anything else that could lead out of a
+folder."""
 
 
 _EXPORTED = (
@@ -39,8 +40,8 @@ def same_quantization(name: str, other: str) -> bool:
 
 
 def likely(name: str) -> tuple[str, str] | None:
-    """Return the index's checkpoint that `name` almost certainly means, with a note on the
-    remaining doubt. None if no checkpoint matches.
+    """Return the index's checkpoint that `name` almost certainly means, and a note on the match.
+    None if no checkpoint matches.
 
     Matches a directory named like exactly one listed checkpoint (`/models/Llama-3.1-8B-Instruct`,
     a common layout), and a hub name in a different case, which the hub accepts.
@@ -94,8 +95,8 @@ def index_names() -> Sequence[str]:
 def near_names(name: str, count: int = 3) -> tuple[str, ...]:
     """Return up to `count` names in the index that the user may have meant.
 
-    These are the original of an export, typo corrections, and the same name with a different (or
-    no) organization.
+    These are the checkpoint that an export derives from, typo corrections, and the same name with a
+    different (or no) organization.
     """
     names = tuple(index_names())
     short = name.rpartition("/")[2].casefold()
@@ -247,6 +248,6 @@ def _pair(target: str, row: Mapping[str, Any]) -> ModelPair:
 
 
 def foundation(confidence: str | None) -> int:
-    """Return the rank of a confidence, 0 for the highest."""
+    """Return the rank of a confidence level: 0 for `high`, 3 for unknown."""
     known = confidence if confidence in _BY_FOUNDATION else None
     return _BY_FOUNDATION.index(known)

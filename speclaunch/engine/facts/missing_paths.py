@@ -78,7 +78,7 @@ def is_local(value: str) -> bool:
 def local_paths(
     rendered: RenderedArgs, catalogue: Catalogue
 ) -> Iterator[tuple[RenderedArgument, str]]:
-    """Yield each argument and local path that the engine of `catalogue` reads."""
+    """Yield each local path that the engine of `catalogue` reads, after its argument."""
     value = rendered.value("speculative_algorithm")
     algorithm = value.upper() if value is not None else None
     for argument in rendered.arguments:

@@ -1,8 +1,7 @@
 """Project settings: `speclaunch.toml`, or `[tool.speclaunch]` in `pyproject.toml`.
 
-The file is read with the places of its values. Keys, types and assumptions are checked here, for
-every verb. Versions, hardware and rule codes are checked when they are used
-(lint/configuration.py).
+Each value is read with its place. Keys, types and assumptions are checked here, for every verb.
+Versions, hardware and rule codes are checked when they are used (lint/configuration.py).
 """
 
 from __future__ import annotations
@@ -232,13 +231,14 @@ class ProjectSettings(Struct, frozen=True):
 
 
 class SettingsFrom(Struct, frozen=True):
-    """Choice of settings file: `file`, else the one nearest to a folder; none unless `enabled`."""
+    """Choice of settings file: `file`, else the file nearest to a folder. None unless `enabled`."""
 
     file: Path | None = None
     enabled: bool = True
 
     def file_for(self, folder: Path) -> Path | None:
-        """Return the settings file for a folder; None if there is none. Raises InputError."""
+        """Return the settings file for a folder, or None. Raises InputError for a link out of the
+        project."""
         if self.file is not None or not self.enabled:
             return self.file if self.enabled else None
         found = nearest_file(folder)

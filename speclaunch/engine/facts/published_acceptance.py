@@ -24,8 +24,8 @@ COMMON_SETTING = (5, 1, 6)
 """num_steps, eagle_topk and num_draft_tokens with the least mean regret in SpecForge's grid.
 
 Over 88 cases (14 drafts, up to 7 benchmarks, five settings), a constant 5/1/6 loses 2.8% of the
-best throughput on average, 7/1/8 3.4%, 3/1/4 7.0%, and the trees 5/3/6 and 7/4/8 lose 16.2% and
-19.0%.
+best throughput on average. 7/1/8 loses 3.4%, 3/1/4 loses 7.0%, and the trees 5/3/6 and 7/4/8 lose
+16.2% and 19.0%.
 """
 FAR_BELOW = 0.5
 """Fraction of the lowest published number of accepted draft tokens. A deployment that accepts less
@@ -44,7 +44,7 @@ class PublishedSource(Struct, frozen=True):
     date: str
     """Date of the publication or of the stored version: `2025-12-23`."""
     place: str | None = None
-    """Location of the number in the source: a file or a table."""
+    """Location of the number in the source: a file or a table. None if not stated."""
 
     def __str__(self) -> str:
         place = f", {self.place}" if self.place else ""
@@ -130,9 +130,8 @@ class AcceptanceReference(Struct, frozen=True):
     def is_far_below(self, length: float) -> bool:
         """True if `length` means fewer than half the accepted draft tokens of the lowest benchmark.
 
-        Benchmarks predict other traffic poorly. In the published data (557 cases), a benchmark
-        falls below half of the lowest other benchmark of the same draft and setting in 0.9% of
-        cases, and below 70% of it in 5.6%.
+        Benchmarks predict other traffic poorly. Of 557 published results, 0.9% are below half of
+        the lowest other result for the same draft and setting, and 5.6% are below 70% of it.
         """
         return length - 1 < FAR_BELOW * (self.lowest - 1)
 
@@ -238,7 +237,7 @@ def _span(values: Sequence[float], digits: int) -> str:
 
 
 class StartSetting(Struct, frozen=True):
-    """A chain to start from, and the reason."""
+    """The chain to start from, and the reason for it."""
 
     setting: tuple[int, int, int]
     """num_steps, eagle_topk, num_draft_tokens."""
@@ -246,10 +245,10 @@ class StartSetting(Struct, frozen=True):
 
 
 def start_setting(published: Iterable[PublishedAcceptance]) -> StartSetting:
-    """Return the published chain with the highest mean speed-up; 5/1/6 if fewer than two exist.
+    """Return the published chain with the highest mean speed-up; 5/1/6 for fewer than two chains.
 
     In SpecForge's grid (leave-one-out), the chain that was best for a draft on the other benchmarks
-    loses 1.7%; the constant 5/1/6 loses 2.8%.
+    loses 1.7% of the throughput; the constant 5/1/6 loses 2.8%.
     """
     logs: dict[tuple[int, int, int], list[float]] = {}
     source = ""
@@ -275,7 +274,7 @@ def start_setting(published: Iterable[PublishedAcceptance]) -> StartSetting:
 
 
 def _shape(setting: Setting) -> Setting:
-    """Return the part that determines acceptance: in a chain or block, only the token count."""
+    """Return the values that determine acceptance; for a chain or block, only the token count."""
     steps, topk, tokens = setting
     return (None, None, tokens) if (topk or 1) == 1 else (steps, topk, tokens)
 
@@ -321,7 +320,7 @@ class _Table(Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def _table() -> _Table:
-    """Return the content of the file; empty in a checkout without the index."""
+    """Return the content of `acceptance.json`; empty in a checkout without the index."""
     try:
         found = convert(read_object(models_dir() / ACCEPTANCE_FILE), _Table)
     except (UnreadableFileError, ValidationError):

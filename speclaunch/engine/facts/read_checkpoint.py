@@ -2,8 +2,8 @@
 
 Context length: `get_context_length` (srt/utils/hf_transformers/common.py) is the same in every
 release from 0.4.6 to 0.5.23, but its input, the config that `transformers` returns, differs.
-Transformers 5 (SGLang 0.5.10 and later) also reads the scaling from `rope_parameters`. It also
-fills in `original_max_position_embeddings`; the engine then ignores the scaling factor.
+Transformers 5 (SGLang 0.5.10 and later) also reads rope scaling from `rope_parameters`, and fills
+in `original_max_position_embeddings`; the engine then ignores the scaling factor.
 
 A checkpoint's quantization is named as in the newest engine: `_parse_quant_hf_config` and
 `_parse_modelopt_quant_config` in srt/configs/model_config.py (0.5.23). Releases up to 0.5.2 name

@@ -75,7 +75,8 @@ def _ranges_of(table: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def ranges(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table's values by patterns with number ranges that match exactly its names."""
+    """Return a table's values, keyed by patterns with ranges (`[0-60]`) that match only its
+    names."""
     groups: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
     for name, value in table.items():
         numbers = tuple(int(number) for number in _NUMBER.findall(name))
@@ -239,8 +240,8 @@ _WIDE = 100
 def text_of(found: CheckpointFile) -> str:
     """Return the text of the facts file. Unknown facts are omitted.
 
-    Top-level keys follow the format's order; keys of nested objects are sorted. ASCII, with a final
-    newline.
+    Top-level keys follow the format's order; keys of nested objects are sorted. The text is ASCII
+    and ends with a newline.
     """
     weights: dict[str, Any] = {}
     if found.weight_bytes is not None:

@@ -115,7 +115,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*\Z", re.ASCII)
 
 
 def _written(root: Path) -> str:
-    """Return space-separated versions from the nearest `.python-version`, else pyenv's own file."""
+    """Return the Python versions in the nearest `.python-version`, else in pyenv's own file."""
     here = Path(os.environ.get("PYENV_DIR") or Path.cwd()).absolute()
     files = [folder / ".python-version" for folder in (here, *here.parents)]
     nearest = next((file for file in files if file.is_file()), root / "version")

@@ -232,7 +232,7 @@ class TensorsOnDisk:
         return None if header is None else integers(self._files[name], header)
 
     def fingerprint(self, name: str) -> bytes | None:
-        """Return a digest of the sampled bytes; None if they cannot be read."""
+        """Return a digest of type, shape and sampled bytes; None if unreadable."""
         header = self.headers.tensors.get(name)
         if header is None:
             return None
