@@ -106,7 +106,7 @@ def scrapes_in(roots: Sequence[Entries], document: Document) -> Iterator[Selecte
 def _monitored(
     endpoint: Entries, port: yaml.Node | None, subject: str, document: Document
 ) -> Scrape | None:
-    """Return an endpoint's scrape; None without a port or path. A named port is unknown."""
+    """Return an endpoint's scrape on `port`; None if neither a port nor a path is set."""
     shown = next((endpoint[key] for key in ("port", "targetPort", "path") if key in endpoint), port)
     if shown is None:
         return None
@@ -145,7 +145,7 @@ _PARTS = {
     "workerTemplate": "worker",
     "workerSpec": "worker",
 }
-"""Keys of templates for a leader or a worker."""
+"""Part (leader or worker) by the key of its template."""
 
 
 def owner_of(site: Site, document: Document) -> Owner:
@@ -450,7 +450,7 @@ DYNAMO_KINDS = frozenset({"DynamoGraphDeployment", "DynamoComponentDeployment"})
 
 
 def service_of(site: Site) -> Entries:
-    """Return the Dynamo service that a container belongs to."""
+    """Return the entries of a container's Dynamo service."""
     keys = [key for key, _ in site.steps]
     if "services" in keys and keys.index("services") + 1 < len(keys):
         return site.steps[keys.index("services") + 1][1]

@@ -69,7 +69,7 @@ class JoinedDocument(Document):
         return self._parts[index].place(at - self._starts[index], length)
 
     def at(self, place: Place) -> int:
-        """Return the offset of a place in one of the files."""
+        """Return the offset in this document of a place in one of its files."""
         for part, start in zip(self._parts, self._starts, strict=True):
             if part.shown == place.path:
                 return start + part.at(place)
@@ -83,7 +83,7 @@ class JoinedDocument(Document):
         return self._starts[index], self._starts[index] + len(self._parts[index].text)
 
     def excerpt(self, start: int, text: str) -> Document:
-        """Return `text` from offset `start`, a line's beginning, as a document with file places."""
+        """Return `text`, which begins a line at `start`, as a document with the file's places."""
         index = self._part(start)
         found = self._parts[index].excerpt(start - self._starts[index], text)
         found._parent = self
@@ -176,7 +176,7 @@ class _Composing:
         return Problem(f"the output of this kustomization is unknown: {error}", place)
 
     def directory(self, path: Path, data: bytes, shown: str) -> list[Resource]:
-        """Return the objects of a kustomization."""
+        """Return the objects that a kustomization composes."""
         roots = self._nodes(path, data, shown)
         with self._inside(path.parent):
             return self._composed(roots[0], path.parent, []) if roots else []
@@ -185,7 +185,7 @@ class _Composing:
     def _inside(self, directory: Path) -> Iterator[None]:
         """Track the directory while its kustomization is composed.
 
-        Raise NotUnderstoodError if it contains itself or is nested too deeply.
+        Raise NotUnderstoodError if the kustomization contains itself or is nested too deeply.
         """
         real = reads.resolve(directory)
         if len(self._open) >= _MAX_DEPTH or real in self._open:
@@ -314,7 +314,7 @@ class _Composing:
     def _nodes(
         self, path: Path, data: bytes, shown: str, item: yaml.Node | None = None
     ) -> list[yaml.Node]:
-        """Return the documents of a file. A file that is used twice is added only once."""
+        """Return the documents of a file, which is added to `document` only once."""
         key = os.path.normpath(path)
         if key in self._read:
             roots, text, start = self._read[key]
@@ -382,7 +382,7 @@ def _shown(path: Path) -> str:
 
 
 def _allowed(directory: Path) -> Iterator[Path]:
-    """Yield the directories below which files are read.
+    """Yield the directories below which files may be read.
 
     These are the working directory and the repository. Without a repository, the second is the
     directory two levels above the kustomization, because bases and overlays are siblings below it.

@@ -231,7 +231,7 @@ def _set(
     where: yaml.Node,
     depth: int = 0,
 ) -> yaml.Node:
-    """Return the node with one value added, replaced or removed."""
+    """Return a node after one JSON patch operation: add, replace or remove."""
     if not steps:
         return value if value is not None else mapping([], node)
     if depth > _MAX_PATCH_DEPTH:
@@ -260,9 +260,9 @@ def _set(
 
 
 _UNRENAMED = frozenset({"ConfigMap", "Secret", "CustomResourceDefinition", "Namespace"})
-"""Kinds whose names do not change.
+"""Kinds that are not renamed.
 
-kustomize renames ConfigMaps and Secrets, and the references to them; here neither changes.
+kustomize renames ConfigMaps and Secrets with all references. Here, both remain unchanged.
 """
 _TEMPLATED = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"})
 _SCALED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"})

@@ -32,7 +32,7 @@ class StringDocument(Document):
         self._parent = source.document
 
     def place(self, at: int, length: int = 1) -> Place:
-        """Return the place in the file."""
+        """Return the place of a range in the file."""
         return self._source.place(at, at + length)
 
     def note_comment(self, start: int, end: int) -> None:
@@ -40,7 +40,7 @@ class StringDocument(Document):
 
 
 def load(document: Document) -> list[yaml.Node]:
-    """Return the documents of a YAML file. Raise InputError if it is invalid or exceeds limits."""
+    """Return the documents of a YAML file. Raise InputError if it is invalid or too large."""
     try:
         return compose_nodes(document.text)
     except yaml.YAMLError as error:

@@ -51,9 +51,9 @@ _LOGICAL_LINE = lazy(r"(?:[^\n\\]|\\[\s\S]|\\\Z)*")
 """Pattern of a line with its continuation lines."""
 _QUOTE = lazy("[\"'`]")
 _COST_OF_GIVING_UP = 500
-"""Cost of an unreadable command.
+"""Work that each unreadable command adds (`Document.spend`).
 
-After each such command, lines may be read again, so a file with many errors would take too long.
+Lines may be read again after it, so this limits the time for a file with many errors.
 """
 _COPROCESS_NAME = lazy(r"[ \t]+\w+(?=[ \t]+[({])")
 _WORD_START = lazy(r"[^\s;&|()<>#]")
@@ -61,7 +61,7 @@ _FOR_NAME = lazy(r"[A-Za-z_]\w*")
 
 
 def parse(source: SourceText, *, strict: bool = False) -> Script:
-    """Return the tree of a script. Raise InputError if it is unreadable.
+    """Return the tree of a script. Raise InputError if it is too large or deeply nested.
 
     `strict`: report the first syntax error, because bash gets the text unchanged.
     """

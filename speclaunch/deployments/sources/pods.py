@@ -42,14 +42,14 @@ class ConfigMaps(Struct, frozen=True):
         return ConfigMaps(self.held, self.document, _metadata(root)[0])
 
     def value(self, source: yaml.Node) -> Field | None:
-        """Return the value of `valueFrom` from a ConfigMap in this file, or None."""
+        """Return the ConfigMap value that `valueFrom` refers to; None if this file lacks it."""
         reference = nodes.entries(nodes.entries(source).get("configMapKeyRef"))
         data = self._data(nodes.text(reference.get("name")))
         node = (data or {}).get(nodes.text(reference.get("key")) or "")
         return nodes.field(node, self.document) if isinstance(node, yaml.ScalarNode) else None
 
     def variables(self, node: yaml.Node | None) -> dict[str, Field]:
-        """Return the `envFrom` variables that this file contains."""
+        """Return the `envFrom` variables from this file's ConfigMaps."""
         found: dict[str, Field] = {}
         for item in nodes.items(node):
             entry = nodes.entries(item)
@@ -61,7 +61,7 @@ class ConfigMaps(Struct, frozen=True):
         return found
 
     def config(self, path: str) -> ConfigFile | None:
-        """Return the `--config` file `path`; None unless just one ConfigMap has its name as a key.
+        """Return the `--config` file `path`; None unless just one ConfigMap key is its file name.
 
         Blank lines replace the manifest's preceding lines, so places in the text are exact.
         """
@@ -80,7 +80,7 @@ class ConfigMaps(Struct, frozen=True):
         return ConfigFile(place.path, "\n" * place.line + "\n".join(held) + "\n")
 
     def elsewhere(self, node: yaml.Node | None) -> Iterator[Dropped]:
-        """Yield one remark on `envFrom` references to objects that this file does not contain."""
+        """Yield one remark if `envFrom` refers to objects that this file does not contain."""
         missing: list[str] = []
         for item in nodes.items(node):
             entry = nodes.entries(item)
@@ -364,7 +364,7 @@ def texts_in(node: yaml.Node | None) -> Mapping[str, str]:
 
 
 def known_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the texts without those that another program fills in."""
+    """Return the nonempty texts that no other program fills in."""
     return {key: value for key, value in texts.items() if value and not _OPEN.search(value)}
 
 

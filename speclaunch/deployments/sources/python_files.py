@@ -411,7 +411,7 @@ def _key(place: Place, words: Sequence[Word]) -> tuple[Place, tuple[str, ...]]:
 
 
 def _split_item(item: PythonText) -> list[PythonText]:
-    """Split an item with several options. The program later joins the list into one text."""
+    """Split an item with several options, which the program later joins into one text."""
     if not item.text.startswith("--") or not any(char in item.text for char in " \t"):
         return [item]
     return [PythonText(field.pieces) for field in split(item.pieces)]

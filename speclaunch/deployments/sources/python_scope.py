@@ -139,7 +139,7 @@ _SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_m
 
 
 class _Scope:
-    """Statements of one function."""
+    """Reader of a function, a class body or the module."""
 
     def __init__(
         self, program: PythonProgram, names: dict[str, PythonValue | None], seen: ScopeContents
@@ -270,7 +270,7 @@ class _Scope:
         self._forget(before, decides)
 
     def _forget(self, before: Mapping[str, PythonValue | None], decides: ast.AST) -> None:
-        """Mark as unknown the values that a branch assigned; lists become lists of unknowns."""
+        """Mark as unknown the values that a branch assigned, and the items of its lists."""
         for name, value in list(self.names.items()):
             if name in before and before[name] is value:
                 continue

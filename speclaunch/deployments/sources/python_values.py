@@ -204,7 +204,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 }
 _MAX_NUMBER = 1 << 60
 _OPERATOR = lazy(r"[|&;]|[0-9]?[<>]")
-"""Start of a word that ends the arguments of a shell command."""
+"""Pattern of the start of a word that ends a shell command's arguments."""
 _SAME = frozenset(
     {"int", "float", "dedent", "strip", "rstrip", "lstrip", "format", "cleandoc", "str", "Path"}
 )

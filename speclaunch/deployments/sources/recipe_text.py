@@ -103,7 +103,7 @@ def scalar(value: Any) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    """Escape `${…}` in strings, so OmegaConf does not interpolate it."""
+    """Return a value with `${…}` escaped, so OmegaConf does not interpolate it."""
     if isinstance(value, Interpolation):
         return str(value)
     if isinstance(value, str):
@@ -199,7 +199,7 @@ _RESOLVERS = ("${oc.env:", "${env_or:")
 
 
 def value_of(word: Word, start: int = 0) -> RecipeLine:
-    """Return a recipe's value, with its comment, for the text of a word after `start`.
+    """Return the recipe value, with its comment, for a word's text from `start` on.
 
     Placeholders, and values that require running the script, become `???`.
     """

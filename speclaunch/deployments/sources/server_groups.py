@@ -75,7 +75,7 @@ class Member(Struct, frozen=True):
 
 
 def value_of(words: Sequence[Word], *flags: str) -> Word | None:
-    """Return the token with a flag's last value in a command; None if it is unset."""
+    """Return the token with the last value of any of `flags`; None if none is set."""
     found: Word | None = None
     for index, word in enumerate(words):
         name, equals, _ = word.text.partition("=")
@@ -89,7 +89,7 @@ def value_of(words: Sequence[Word], *flags: str) -> Word | None:
 
 
 def text_of(words: Sequence[Word], *flags: str) -> str | None:
-    """Return the text of a flag's last value; None if it is unset or unknown."""
+    """Return the text of the last value of any of `flags`; None if unset or unknown."""
     word = value_of(words, *flags)
     if word is None or not word.evaluated:
         return None
@@ -105,7 +105,7 @@ def role_in(name: str | None) -> str | None:
 
 
 def role_of(owner: Owner, container: str | None, server: Invocation) -> str:
-    """Return the role of a server: from the file's names, else from its command."""
+    """Return a server's role from names in the file, its command or its owner."""
     for name in (owner.role, *(() if owner.platform in SCRIPTS else (owner.name, container))):
         if (role := role_in(name)) is not None:
             return role
@@ -260,7 +260,7 @@ Services = Sequence[tuple[str | None, Service]]
 
 
 class _Sets:
-    """Disjoint sets of numbers."""
+    """Disjoint sets of member indexes."""
 
     def __init__(self, count: int) -> None:
         self._parents = list(range(count))
@@ -313,7 +313,7 @@ def _join_equal(keys: Iterable[tuple[int, object]], sets: _Sets) -> None:
 
 
 def selects(service: Service, labels: Mapping[str, str]) -> bool:
-    """True if a Service selects pods with these labels. A template's empty labels are unknown."""
+    """True if a Service selects pods with these labels. Selectors with empty values do not."""
     chosen = service.selector
     return bool(chosen) and all(chosen.values()) and chosen.items() <= labels.items()
 

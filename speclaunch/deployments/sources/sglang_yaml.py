@@ -39,7 +39,7 @@ def read_sglang_yaml(text: str, shown: str, version: str | None = None) -> Readi
 
 
 def looks_like(root: yaml.Node) -> bool:
-    """True if a mapping looks like arguments of the server.
+    """True if a mapping looks like server arguments.
 
     Only complete names of any release are recognized: `image` abbreviates a flag but is common in
     YAML. The engine accepts no mapping below an unknown key (`resources:`).

@@ -22,7 +22,7 @@ from speclaunch.deployments.sources.source_text import (
 
 
 class Literal(Struct, frozen=True):
-    """Literal characters; `exact` if the file has exactly these characters."""
+    """Literal characters; `exact` is true if the file has exactly these characters."""
 
     text: str
     start: int
@@ -226,7 +226,7 @@ _MAX_ARITHMETIC = 2_000
 
 _PLAIN = lazy(r"""[^ \t\n;&|()<>"'\\$`]+""")
 _PLAIN_WORD = lazy(r"""[^ \t\n;&|()<>"'\\$`]++(?=[ \t\n;&|()>]|\Z)""")
-"""Word without quotes and expansions."""
+"""Pattern of a word without quotes and expansions."""
 _IN_QUOTES = lazy(r"""[^"\\$`]+""")
 _IN_BRACES = lazy(r"""[^}\\'"$`]+""")
 _SPECIAL = lazy(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
