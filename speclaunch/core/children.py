@@ -123,8 +123,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a child process until it exits. Return its exit code and output.
 
-    Raises subprocess.TimeoutExpired after `timeout` seconds, and OSError in the same cases as
-    `start`.
+    Raises subprocess.TimeoutExpired after `timeout` seconds, and OSError like `start`.
     """
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with start(command, **pipes, **options) as child:

@@ -115,7 +115,7 @@ _BRANCH = "speculative_ngram_branch_length"
 
 @rule("SPL504")
 def ngram_limits(plan: Plan) -> Iterator[Verdict]:
-    """Report NGRAM arguments that fail only after the model is loaded."""
+    """Report NGRAM arguments that fail only after the model loads."""
     for holds, message, names in _conditions(plan):
         explicit = [name for name in names if plan.is_set(name)]
         if not holds:

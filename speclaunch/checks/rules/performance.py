@@ -42,7 +42,7 @@ def running_requests(plan: Plan) -> int:
 def capture_sizes(plan: Plan) -> tuple[int, ...] | None:
     """Return the batch sizes to capture, ascending; None if they are neither set nor resolved.
 
-    On unknown hardware, they may be for CPU graphs; `runs_on_cpu` checks for a CPU.
+    On unknown hardware, they may be for CPU graphs (see `runs_on_cpu`).
     """
     try:
         sizes = plan.value(gpu.SIZES)

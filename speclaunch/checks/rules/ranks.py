@@ -193,7 +193,7 @@ def _places(servers: Sequence[Plan], name: str) -> Iterator[Place]:
 
 
 def is_of_several(plan: Plan) -> bool:
-    """True if a command starts a server on one of its several hosts."""
+    """True if a command is for one of a server's several hosts."""
     nodes = plan.value_or_none(NODES)
     return isinstance(nodes, int) and nodes > 1
 

@@ -555,7 +555,7 @@ def _conflict_of_role_pipeline_stages(prefill: Plan, decode: Plan) -> Conflict |
 
 @rule_across("SPL826", compares=is_side)
 def role_context_length(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report decode servers that accept only shorter requests than their prefill servers."""
+    """Report decode servers with a shorter context length than their prefill servers."""
     return conflicts(plans, _conflict_of_role_context_length)
 
 

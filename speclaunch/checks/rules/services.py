@@ -113,8 +113,7 @@ def _is_on_the_host(plan: Plan) -> bool:
 def _are_on_separate_nodes(first: Plan, plan: Plan, port: object) -> bool:
     """True if no node runs both servers.
 
-    Ranks of one server have separate nodes. Pods that name a host port are not scheduled to a node
-    where that port is taken.
+    Ranks of one server have separate nodes, and so have pods that name the same host port.
     """
     if (
         context_of(first).part != context_of(plan).part

@@ -1,4 +1,4 @@
-"""Rules about addresses, ports, keys, remote code, slime, and the speculation of both roles."""
+"""Rules about addresses, ports, keys, slime, and speculation in both roles."""
 
 from __future__ import annotations
 

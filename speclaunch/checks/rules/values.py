@@ -60,8 +60,7 @@ def attention_backend(plan: Plan, name: str = BOTH) -> str | None:
 def runs_on_cpu(plan: Plan) -> bool:
     """True if the engine is known to run on a CPU.
 
-    On a CPU, the default backend is intel_amx, or torch_native without AMX. Callers treat both
-    alike, and need a default only from 0.4.10 on.
+    The default backend is then intel_amx, or torch_native without AMX; callers treat both alike.
     """
     try:
         return plan.device == "cpu"
@@ -304,8 +303,7 @@ _MOST_NAMED = 2
 def known_drafts(plan: Plan) -> str:
     """Return the target's known drafts, as the end of a sentence; empty if none is known.
 
-    Drafts for other algorithms are named only if none is for the plan's. Drafts that are not in
-    SGLang's layout, and doubtful pairs, are excluded.
+    Prefers the plan's algorithm. Excludes doubtful pairs, and layouts other than SGLang's.
     """
     setting = plan.request.values.get(DRAFT_PATH)
     here = setting.value if setting is not None else None

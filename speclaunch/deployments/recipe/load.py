@@ -378,8 +378,7 @@ def load_sound_part(
 ) -> tuple[Recipe | None, tuple[Problem, ...]]:
     """Return the recipe without values that its schema rejects, and the problems of these values.
 
-    The remaining values can then be checked. The recipe is None if too little remains. Raises
-    InputError if it cannot be composed.
+    The recipe is None if too little remains. Raises InputError if it cannot be composed.
     """
     composition = compose(recipe, (), config_dirs)
     try:
@@ -527,9 +526,9 @@ OF_A_HOST = {"node_rank": "args.node_rank=0", "dist_init_addr": "args.dist_init_
 
 
 def select_role(recipe: Recipe, role: str | None, why: str = "one role is needed") -> Recipe:
-    """Return the role named `role`, or the recipe itself if it has no roles.
+    """Return the role named `role`; by default the only role, or the recipe if it has none.
 
-    Raises InputError for an unknown role, or if there are several roles and none is named.
+    Raises InputError for an unknown role, or with `why` if several exist and none is named.
     """
     if role is None and len(recipe.parts) < 2:
         return recipe.roles[0]

@@ -180,7 +180,7 @@ def _script(words: Sequence[Field], index: int, found: FoundCommand) -> FoundCom
 
 
 def _without_option(word: Field, before: Sequence[Field]) -> Field:
-    """Return a script without its option (``--wrap=``), or without `screen`'s line end."""
+    """Return a script without the option that passes it (``--wrap=``) and `screen`'s line end."""
     option = _OPTION.match(word.text)
     if option is not None:
         word = cut(word, option.end())
@@ -351,7 +351,7 @@ _ENDS = frozenset(("exit", "return", "die"))
 
 
 def stops(nodes: Sequence[Node], functions: Mapping[str, Function]) -> bool:
-    """True if the last command ends the script."""
+    """True if the last of `nodes` ends the script."""
     for _ in range(4):
         last = nodes[-1] if nodes else None
         name = last.words[0].plain or "" if isinstance(last, Simple) and last.words else ""

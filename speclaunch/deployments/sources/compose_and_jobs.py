@@ -1,4 +1,4 @@
-"""Servers that work together in a Compose file, a Slurm job, or a script with a router.
+"""Find servers that work together in a Compose file, a Slurm job, or a script with a router.
 
 Directives are `#SBATCH` lines before the first command (sbatch's manual). A step (`srun`) uses its
 own nodes if it states any, else the job's. A server that no `srun` starts runs on the first node.
@@ -318,7 +318,7 @@ def _step(program: Sequence[Word]) -> dict[str, Setting]:
 def _nodes(
     job: Mapping[str, Setting], step: Mapping[str, Setting], found: Invocation, platform: str
 ) -> Setting | None:
-    """Return the number of hosts of a server's `srun`; None if unknown or if it starts one rank."""
+    """Return the host count of a server's `srun`; None if unknown or if each rank has its own."""
     if platform != SBATCH or "srun" not in step:
         return None
     held = step.get("--nodes") or (None if "--nodelist" in step else job.get("--nodes"))

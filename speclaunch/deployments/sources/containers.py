@@ -60,7 +60,7 @@ class Collected(ReadingBuilder):
 
     @contextmanager
     def within(self, image: str | None, hardware: str | None = None) -> Iterator[None]:
-        """On exit, set the image and GPUs of commands added in the context, if unset."""
+        """On exit, set `image` and `hardware` of commands added in the block, if unset."""
         first = len(self.invocations)
         yield
         for index in range(first, len(self.invocations)):
@@ -133,7 +133,7 @@ class Collected(ReadingBuilder):
             self._run(nodes.source(node, self.document), ShellScope(), context)
 
     def lines(self, lines: Sequence[yaml.ScalarNode], env: Env, passed: Env) -> None:
-        """Read texts that one shell runs in sequence with this environment."""
+        """Read texts that one shell runs in sequence. `passed`: variables set by its caller."""
         if not any(SERVER.search(str(line.value)) for line in lines):
             return
         script = SourceBuilder(self.document)
@@ -144,7 +144,7 @@ class Collected(ReadingBuilder):
         self.run_script(script.source(), env, passed)
 
     def run_script(self, source: SourceText, env: Env, passed: Env) -> None:
-        """Read a script with this environment."""
+        """Read a script. `passed`: variables set by its caller."""
         known = {key: value.word() for key, value in env.items()}
         for key, value in passed.items():
             why = f"`{key}` comes from the environment of the caller"
@@ -205,7 +205,7 @@ def _filled_in(words: Sequence[Field], env: Env) -> list[Field] | None:
 
 
 def _scope(env: Env, unknown: frozenset[str], positional: tuple[Field, ...] | None) -> ShellScope:
-    """Return the variables of a shell that is started with this environment."""
+    """Return the scope of a shell that inherits `env`, with unknown values for `unknown`."""
     variables = {
         key: Value(value.stretch, value.pieces, exported=True)
         for key, value in env.items()

@@ -107,7 +107,7 @@ def _read(invocation: Invocation, catalogue: Catalogue) -> VersionedCommand:
 
 
 def _in_full(read: VersionedCommand) -> VersionedCommand:
-    """Return the command with full flags in place of those that only another release accepts."""
+    """Return the command with full flags in place of flags that only another release accepts."""
     flags = dict(_meant(read))
     if not flags:
         return read
@@ -189,7 +189,7 @@ class Literals(Struct):
     def variables(
         self, env: Mapping[str, RecipeLine], words: Mapping[str, Word]
     ) -> dict[str, RecipeLine]:
-        """Return the environment, without secrets."""
+        """Return `env`, with variable references for secrets."""
         found = dict(env)
         for name, line in env.items():
             if not (is_secret_variable(name) or holds_secret(line.value)):
@@ -453,7 +453,7 @@ def _config_file(
     invocation: Invocation,
     args: dict[str, RecipeLine],
 ) -> list[str]:
-    """Return remarks on `--config`, and adjust its argument.
+    """Return remarks on `--config`, and set or remove `config` in `args`.
 
     SGLang reads `--config FILE` before its parser runs, and only as two tokens (server_args.py: `if
     "--config" in argv`).
@@ -477,7 +477,7 @@ def _config_file(
 
 
 def _from_slime(invocation: Invocation, args: Mapping[str, RecipeLine]) -> dict[str, RecipeLine]:
-    """Return the arguments with the model and the GPUs from slime's own options."""
+    """Return `args` plus the model and `tp_size` from slime's own options."""
     found = dict(args)
     for option, word in invocation.extras.items():
         if option == GPUS:

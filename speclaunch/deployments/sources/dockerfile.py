@@ -145,7 +145,7 @@ def _logical_line(text: str, start: int, escape: str) -> tuple[int, str]:
 
 
 def _bodies(document: Document, text: str, line: str, at: int, bodies: list[SourceText]) -> int:
-    """Collect the here-documents of an instruction. Return the offset after them."""
+    """Append an instruction's here-documents to `bodies`, and return the offset after them."""
     for opening in _HEREDOC.finditer(line):
         tabs = "\t*" if opening[1] else ""
         ending = re.compile(rf"^{tabs}{re.escape(opening[3])}$\n?", re.MULTILINE).search(text, at)
@@ -253,7 +253,7 @@ class _Reader(ReadingBuilder):
         return self.reading()
 
     def carry_out(self, found: Instruction) -> None:
-        """Apply one instruction to the stage."""
+        """Apply one instruction to the current stage."""
         if found.name == "FROM":
             self._end_stage()
             self._begin_stage(found)
