@@ -133,7 +133,7 @@ def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
 
 
 _DENSE = 32
-"""Largest batch size of slime's workaround, which captures every size from 1."""
+"""Largest batch size that slime's workaround captures; it captures every size from 1."""
 
 
 @rule("SPL703")
@@ -266,7 +266,7 @@ def _too_small(plan: Plan, room: int) -> Iterator[Verdict]:
 _FRACTION = "mem_fraction_static"
 _PERCENT = 100
 _LEAST_PERCENT = 2
-"""Smallest value treated as a percentage; a value such as 1.5 is a different typo."""
+"""Smallest `mem_fraction_static` treated as a percentage; 1.5 is probably a different typo."""
 
 
 @rule("SPL710")

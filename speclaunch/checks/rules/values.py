@@ -328,8 +328,8 @@ KEYS_OF_A_COMMAND = ("api_key", "admin_api_key")
 def written_secrets(plan: Plan) -> tuple[RequestedValue, ...]:
     """Return the arguments and variables whose secret value is in the file.
 
-    If an argument reads its value from such a variable, only the variable is reported, at the place
-    of its value.
+    If an argument reads its value from such a variable, only the variable is returned, with the
+    place of its value.
     """
     requested, env = plan.request.values.values(), plan.request.env.values()
     variables = [

@@ -71,7 +71,7 @@ def stamp(found: os.stat_result) -> str:
 
 
 def stamp_in(state: str) -> str:
-    """Return the stamp in a state from `content`."""
+    """Return the stamp in a state that `content` made."""
     return state.rsplit(" ", 2)[0]
 
 

@@ -198,7 +198,7 @@ def lock_differences(lock: Lock, now: Lock) -> Iterator[LockDifference]:
 _OF_A_RANK = ("node_rank", "dist_init_addr", "SGLANG_HOST_IP")
 """Arguments and variables that differ between a server's ranks.
 
-Their effective values are not compared; their values in the recipe are.
+Only their values in the recipe are compared, not their effective values.
 """
 _REFUSES = ("name", "count", "memory_mib", "capability")
 

@@ -447,7 +447,7 @@ _KINDS: Mapping[str, Callable[[object, Any], Any]] = {
 
 
 RECIPE = "recipe"
-"""Key before a recipe's name: `recipe=NAME`."""
+"""Key of the argument that names a recipe: `recipe=NAME`."""
 
 
 def meant_as_recipe(words: Iterable[str]) -> str | None:
