@@ -219,7 +219,7 @@ def _without_strays(
 ) -> tuple[Word, ...]:
     """Return the tokens without unknown tokens that are not a flag's value: `...`, `"$@"`.
 
-    Such a token may expand to any number of arguments, including none. `strays`: see `settled`.
+    `strays`: see `settled`.
     """
     remaining: list[Word] = []
     room = 0

@@ -338,7 +338,7 @@ def _is_of_outer_script(part: Parameter, source: SourceText) -> bool:
 
 
 def _as_written(word: ShellWord) -> Field | None:
-    """Return the field of a literal word (nearly every word); None for other words."""
+    """Return the field of a literal word (nearly every word); None for others."""
     part = word.parts[0] if len(word.parts) == 1 else None
     if not isinstance(part, Literal) or part.quoted or not part.text:
         return None

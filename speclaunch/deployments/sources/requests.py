@@ -342,7 +342,7 @@ def meant_by(flag: str, catalogue: Catalogue) -> tuple[str, ...]:
 
     A flag that the version knows means its argument, whose value was rejected. A shortened flag
     means all flags that begin with it. A name from another release means its argument. Any other
-    flag means similar flags. Empty if the version has no similar flag.
+    flag means similar flags, if there are any.
     """
     return tuple(dict.fromkeys(_destinations(flag.partition("=")[0], catalogue)))
 

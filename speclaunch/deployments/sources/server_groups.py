@@ -279,10 +279,7 @@ class _Sets:
 
 
 def groups(members: Sequence[Member], services: Services, document: Document) -> list[Group]:
-    """Return the deployment of each member; members of one deployment get the same object.
-
-    `services` contains pairs of namespace and Service.
-    """
+    """Return the deployment of each member; members of one deployment get the same object."""
     document.spend(len(members) * (2 + len(services)))
     sets = _Sets(len(members))
     _join_equal(((index, member.owner.key) for index, member in enumerate(members)), sets)

@@ -146,7 +146,7 @@ _ROLLOUT = lazy(
 _DIFFUSION = lazy(
     r"--diffusion-[a-z]|(?:.*/)?train_diffusion\.py\Z|miles\.rollout\.sglang_diffusion_rollout\b"
 )
-"""Options and modules that occur only in miles' training of diffusion models.
+"""Pattern of options and modules that occur only in miles' training of diffusion models.
 
 miles at 31f1ca9, docs/diffusion/user-guide/cli-reference.md and launch-script.md.
 """
@@ -223,7 +223,7 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
 
 
 def is_diffusion(words: Sequence[Field]) -> bool:
-    """True if miles trains an image model.
+    """True if a command of miles trains a diffusion model.
 
     Its `--sglang-…` options are then for a different server (`sglang.multimodal_gen`; miles at
     5c0e1d5, miles/backends/sglang_diffusion_utils/arguments.py).

@@ -7,8 +7,8 @@ A template (Jinja, or a file of a Helm chart) is rendered by another program bef
 the rendered text can be checked.
 
 Placeholders stand for users' values: `<model>`, `[model]`, `{model}`, `{{ model }}`, `__PORT__`.
-Documents and templates often contain them; `<model>` is not a redirection there. Their values are
-unknown. In a script that runs unchanged, the shell does redirect: the parser reports the
+Their values are unknown. Documents and templates often contain them; `<model>` is not a redirection
+there. In a script that runs unchanged, the shell does redirect: the parser reports the
 redirection and still reads the placeholder.
 """
 
@@ -47,7 +47,7 @@ class Document:
         self._work = 0
         self._parent: Document | None = None
         self.lines_above = 0
-        """Number of lines of the file before this part."""
+        """Number of lines of the file above this part."""
         self._chars_above = 0
         self._comments: list[tuple[int, int]] = []
 
@@ -101,7 +101,7 @@ class Document:
         return found
 
     def indented(self, start: int, text: str) -> Document:
-        """Return an excerpt of a program. If it is indented, a line that opens a block is added."""
+        """Return an excerpt of a program. If indented, it gets a first line that opens a block."""
         if text[:1] not in (" ", "\t"):
             return self.excerpt(start, text)
         above = "if 1:\n"
@@ -161,7 +161,7 @@ class SourceText(Struct, frozen=True, eq=False):
 
 
 class SourceSpan(Struct, frozen=True):
-    """Range of a source."""
+    """Range of a source text."""
 
     source: SourceText
     start: int
@@ -191,7 +191,7 @@ class DefaultOf(NamedTuple):
 
 
 class WordPiece(Struct, frozen=True):
-    """Range of an expanded word.
+    """Part of an expanded word.
 
     If `exact`, the characters appear in the source from `start` on; otherwise all have that
     position. `unknown` is the reason why a piece could not be evaluated; its text is then
@@ -356,7 +356,7 @@ class Form(StrEnum):
 
 
 def form_of(text: str, shown: str, kind: str) -> Form:  # noqa: PLR0911
-    """Return the format by suffix (`kind`) or name (`shown`), else by the text's beginning."""
+    """Return a text's format by suffix (`kind`) or name (`shown`), else by its beginning."""
     if kind == PYTHON_SUFFIX:
         return Form.PROGRAM
     if kind == ".txt":
@@ -488,7 +488,7 @@ class Placeholder(Struct, frozen=True):
     text: str
     at: int
     for_shell: str | None = None
-    """Meaning in a shell, if it differs."""
+    """Effect in a shell, if the shell reads the text differently; else None."""
 
 
 def find_placeholder(

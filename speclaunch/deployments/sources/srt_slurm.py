@@ -5,7 +5,7 @@ Sources (NVIDIA/srt-slurm at c88ef73):
   null are omitted, and lists become tokens. The model path is the recipe's `model.path`. A worker
   of several nodes gets `--dist-init-addr`, `--nnodes` and `--node-rank`.
 - docs/overrides.md: `base` is not a job itself if `override_*` (merged over it) or `zip_override_*`
-  exist. Each item of a list in `zip_override_*` is one job; a list inside it is a value.
+  exist. Each item of a list in `zip_override_*` is one job; a list in an item is a value.
 - src/srtctl/core/schema.py, ResourceConfig: a worker has `gpus_per_ROLE` GPUs, else its share of
   the GPUs on `ROLE_nodes`. FrontendConfig: the router is Dynamo's, or SGLang's for `type: sglang`.
 - topology.py, allocate_endpoints: a worker uses as many nodes as it needs.
@@ -34,15 +34,15 @@ from speclaunch.deployments.sources.wrappers import declared
 from speclaunch.engine import Group, Pod, Router, ServerContext, Setting
 
 _ROLES = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
-"""Prefixes of each role's keys in `resources` (`agg_workers`)."""
+"""Prefix of each role's keys in `resources` (`agg_workers`)."""
 _MAX_VARIANTS = 200
 _MAX_DEPTH = 12
 _IMAGE = lazy(r"(?P<repository>[\w.-]+)\+(?P<name>sglang[\w.-]*)\+(?P<tag>[\w.-]+?)(?:\.sqsh)?\Z")
-"""File name of an enroot image: `lmsysorg+sglang+v0.5.5.sqsh`."""
+"""Pattern of an enroot image's file name: `lmsysorg+sglang+v0.5.5.sqsh`."""
 _RELEASE = lazy(r"v?\d+\.\d+\.\d+(?:\.post\d+)?(?:-[\w.-]+)?\Z")
-"""Container alias that is the image tag of an SGLang release."""
+"""Pattern of a container alias that is the image tag of an SGLang release."""
 _FILLED_IN = lazy(r"\{[A-Za-z_]\w*\}")
-"""Placeholder for a sweep's parameter or a worker's node."""
+"""Pattern of a placeholder for a sweep's parameter or a worker's node."""
 _OVERRIDES = ("override_", "zip_override_")
 _LAUNCHER = frozenset({"model_path", "nccl_port"})
 """Arguments that srt-slurm sets itself, ignoring the recipe."""
@@ -278,7 +278,7 @@ def _image(job: Tree) -> str | None:
 
 
 def _hardware(job: Tree, role: str) -> str | None:
-    """Return the GPU type, or None. If workers use complete nodes, include the GPUs per node.
+    """Return a role's `--hardware`, or None. It has a count if workers use complete nodes.
 
     Otherwise, the arguments determine the GPU count.
     """

@@ -1,11 +1,11 @@
 """Read templates and Makefiles without rendering or running them.
 
 Every mark (`{{ … }}`, `{% … %}`) is replaced with a text of the same length, so places remain
-correct. A word in a branch or loop of the template is unknown if its command is outside it. Every
+correct. A word in a branch or loop of the template is unknown if its command begins outside. Every
 command may get more arguments than the template shows.
 
 Readers of shell or YAML must not parse a template's `{{ value }}` or an f-string's `{value}`. A
-placeholder of ordinary characters replaces it (`Masks`). Afterwards every word that contains a
+placeholder of ordinary characters replaces each (`Masks`). Afterwards every word that contains a
 placeholder becomes unknown and gets its original text back.
 
 A Makefile's recipes are one script, as make passes them to a shell. The file's variables are

@@ -43,7 +43,7 @@ _OPEN = lazy(r"[\\%]")
 def read_settings(
     nodes: Sequence[Node], scope: ShellScope
 ) -> tuple[Sequence[Node], Sequence[Dropped]]:
-    """Return a unit's commands and unread environment files; `nodes` and () if it is not a unit.
+    """Return a unit's commands and unread environment files; `nodes` and () for other texts.
 
     ``Environment=`` variables are added to `scope`; their position in the unit is irrelevant.
     """

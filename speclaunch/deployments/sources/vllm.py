@@ -1,6 +1,6 @@
 """Translate vLLM's server commands (`vllm serve … --speculative-config '{…}'`) to SGLang's.
 
-Only `speclaunch import` reads vLLM's. `marked` replaces the program's name with a mark of the same
+Only `speclaunch import` reads them. `marked` replaces the program's name with a mark of the same
 length, which the readers recognize as a server. `translated` converts the resulting commands.
 Sources: vLLM 0.33.0, config/speculative.py, engine/arg_utils.py and entrypoints/common/cli_args.py
 (options, keys and defaults), tool_parsers/ and reasoning/ (names of parsers); SGLang 0.5.23,
@@ -82,7 +82,7 @@ SWITCHES = {
     "--enable-eplb": ("--enable-eplb",),
     "--skip-tokenizer-init": ("--skip-tokenizer-init",),
 }
-"""vLLM switches, each with the equivalent SGLang option."""
+"""vLLM switches, each with the equivalent SGLang tokens."""
 VALUES: Mapping[str, Mapping[str, str]] = {
     "--tokenizer-mode": {name: name for name in ("auto", "slow")},
     "--load-format": {
@@ -321,7 +321,7 @@ def marked_words(argv: Sequence[str]) -> list[str]:
 
 
 def translated(reading: Reading) -> Reading:
-    """Return the `reading` of a marked text with its vLLM commands converted to SGLang."""
+    """Return the `reading` of a marked text with only its vLLM commands, converted to SGLang."""
     found = (found for found in reading.invocations if found.kind is InvocationKind.VLLM)
     return replace(
         reading,
@@ -559,7 +559,7 @@ def _method(method: Any, model: Any) -> str:
 
 
 _IMPORT_PATH = lazy(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
-"""Import path of a Python class. vLLM treats a model with such a name as a custom proposer."""
+"""Pattern of a class's import path. vLLM treats a model with such a name as a custom proposer."""
 
 
 def _counted(word: Word) -> str:

@@ -63,14 +63,14 @@ DIFFUSION = lazy(
     r"|(?:vae|text-encoder|image-encoder)-cpu-offload|use-fsdp-inference|pipeline-class-name"
     r"|model-type=diffusion)(?:=.*)?"
 )
-"""`sglang serve` options that only image and video models have.
+"""Pattern of `sglang serve` options that apply only to image and video models.
 
 For these models, `sglang serve` starts a different server (0.5.23
 multimodal_gen/runtime/server_args).
 """
 _ASSIGNMENT = lazy(r"[A-Za-z_][A-Za-z0-9_.]*=")
 _NEXT = lazy(r",(?=[A-Za-z_]\w*=)")
-"""Comma between two assignments of Apptainer's `--env`."""
+"""Pattern of a comma between two assignments of Apptainer's `--env`."""
 _CLEAN = frozenset({"-e", "--cleanenv", "-C", "--containall"})
 """Apptainer options that hide the host's environment from the container."""
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
@@ -244,7 +244,7 @@ def _assign(word: Field, found: Wrapping) -> None:
 
 
 def _apptainer(words: Sequence[Field], found: Wrapping) -> list[Field]:
-    """Apply Apptainer's environment options. Return its other tokens."""
+    """Apply Apptainer's environment options. Return the other tokens."""
     if not _CLEAN.isdisjoint(word.text for word in words):
         found.isolated = True
         found.env.clear()
@@ -271,7 +271,7 @@ def _apptainer(words: Sequence[Field], found: Wrapping) -> list[Field]:
 
 
 def cut(word: Field, count: int, stop: int | None = None) -> Field:
-    """Return a token without its first `count` characters, and without those from `stop` on."""
+    """Return a token without its first `count` characters and those from `stop` on."""
     pieces = []
     at = 0
     for piece in word.pieces:
@@ -370,7 +370,7 @@ _TAG = lazy(
 def tagged_version(image: str | None) -> str | None:
     """Return the SGLang release in an image's tag (`lmsysorg/sglang:v0.5.10-cu129`), or None.
 
-    A Dynamo image's tag states Dynamo's release: return the SGLang release in the image.
+    For a Dynamo image, whose tag states Dynamo's release, return its SGLang release.
     """
     if image is not None and ("dynamo" in image or "sglang-runtime" in image):
         from speclaunch.deployments.sources import dynamo  # noqa: PLC0415  few images are Dynamo's

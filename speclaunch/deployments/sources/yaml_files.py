@@ -45,7 +45,7 @@ from speclaunch.deployments.sources.wrappers import declared
 def read_yaml_document(
     document: Document, read_document: Callable[[Document], Reading] | None = None
 ) -> Reading:
-    """Return the servers in a document; see `files.read_yaml`.
+    """Return the servers in a YAML document; see `files.read_yaml`.
 
     `read_document` reads strings that are documents themselves (Markdown).
     """
@@ -159,9 +159,9 @@ _IMAGE = lazy(r"(?:^|/)sglang\b")
 _PROGRAM = "a template adds the program, and may add arguments"
 _PROSE = frozenset({"name", "description", "title", "help", "summary", "comment", "message"})
 _MARK = lazy(r"\$?\{\{|\$\(|\$\{?[A-Za-z_]")
-"""Beginning of a placeholder in a variable's value. Another program fills it in."""
+"""Pattern of a placeholder's beginning in a variable's value. Another program fills it in."""
 _ENCODED = lazy(r"\s*(?:\[\s*[\"\[{]|\{\s*\")")
-"""Beginning of JSON in a string, such as the record of a run. Its strings are escaped twice."""
+"""Pattern of JSON in a string, such as the record of a run. Strings in it are escaped twice."""
 _MARKDOWN = lazy(r"(?m)^[ \t]*(?:```\w*[ \t]*\n|\|[^\n]*\|[ \t]*$)")
 """Pattern of a code block or table row, which marks a YAML string as a Markdown document."""
 _KEY = lazy(r"(?<![$\w])\{([a-z]\w*)\}")

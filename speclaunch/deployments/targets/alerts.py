@@ -17,9 +17,9 @@ APART = 0.7
 FLOOR = 1.1
 """Tokens per verification below which drafting costs more than it saves on any model."""
 LEAST_STEPS = 200
-"""Verifications in a window below which acceptance is not evaluated."""
+"""Minimum verifications in a window. With fewer, acceptance is not evaluated."""
 LEAST_TOKENS = 1000
-"""Tokens in a window below which a server counts as idle."""
+"""Minimum tokens in a window. A server with fewer counts as idle."""
 LEARNED = 360
 """Minutes of traffic in the last day required to compare acceptance with that day's mean."""
 RETRACTED = 0.05
@@ -27,17 +27,17 @@ RETRACTED = 0.05
 WITHOUT_GRAPH = 0.2
 """Maximum share of decode passes without a CUDA graph."""
 FULL = 0.95
-"""Share of the KV cache above which it counts as full."""
+"""Used share above which the KV cache counts as full."""
 WINDOW = "15m"
 RECORDED = "instance:speclaunch_accept_length:mean15m"
-"""Name of the recording rule for a server's tokens per verification, if it had enough traffic."""
+"""Name of the rule that records tokens per verification of servers with enough traffic."""
 RUNBOOK = "howto/monitor.md"
 SERVER = "server:30000"
 """Value of the label `instance` in test series."""
 
 
 Series = Mapping[str, str]
-"""A promtool test series: name with labels, and values per minute."""
+"""Promtool test series: name with labels, and values per minute."""
 
 
 class Alert(Struct, frozen=True, kw_only=True):

@@ -205,7 +205,7 @@ def assemble(
 
     A role's plan states the needs of its nodes. `bare` renders only the engine, regardless of the
     recipe; so does a false `carries_speclaunch`, for targets that cannot start speclaunch.
-    `program` is the engine's entry point if it differs from this machine's. Raises InputError and
+    `program` is the engine's entry point if it differs from this machine's. Raise InputError and
     LaunchError.
     """
     roles = tuple(_role(part, plan, program) for part, plan in zip(prepared, plans, strict=True))

@@ -265,7 +265,7 @@ class Renderer(ABC):
         return tuple(RenderedCommand(role) for role in deployment.roles)
 
     def companions(self, deployment: Rendering, name: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return files to write next to the text, by name; `name` is the text's file."""
+        """Return the files to write next to the text's file `name`, by name."""
         return {}
 
     def notes(self, deployment: Rendering) -> Iterable[str]:  # noqa: ARG002
@@ -277,7 +277,7 @@ class Renderer(ABC):
         return ()
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the unchanged arguments of each `speclaunch launch`, from `launch` on."""
+        """Return the arguments of each `speclaunch launch` in a text, from `launch` on."""
         raise NotImplementedError(f"{self.target} does not start speclaunch{text[:0]}")
 
     def recipe_in(self, text: str) -> str | None:
@@ -312,12 +312,12 @@ def secret_of(deployment: Rendering) -> str:
 
 
 def selector(deployment: Rendering, component: str) -> dict[str, str]:
-    """Return the labels that select the pods of a role."""
+    """Return the labels that select the pods of a role or the router."""
     return {_NAME: name_of(deployment), _COMPONENT: component}
 
 
 def labels(deployment: Rendering, component: str) -> dict[str, str]:
-    """Return the labels of a role's objects."""
+    """Return the labels of objects of a role or the router."""
     version = re.sub(r"[^A-Za-z0-9._-]", "-", deployment.version)[:63].strip("._-")
     return {**selector(deployment, component), "app.kubernetes.io/version": version}
 
@@ -333,7 +333,7 @@ def metadata(deployment: Rendering, name: str, component: str | None = None) -> 
 
 
 def instances(deployment: Rendering) -> int:
-    """Return the total number of hosts."""
+    """Return the number of hosts of all servers."""
     return sum(role.replicas * role.nodes for role in deployment.roles)
 
 

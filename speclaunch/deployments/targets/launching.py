@@ -82,7 +82,7 @@ class VolumeClaim(Struct, frozen=True):
 
 
 def own_claim(deployment: Rendering) -> VolumeClaim | None:
-    """Return the claim for checkpoints if the recipe sets no storage; None if none is needed.
+    """Return the claim for checkpoints; None if the recipe sets their storage or needs none.
 
     A single pod's claim also stores compiled kernels. Several pods share a claim for checkpoints,
     and compile kernels on their nodes' disks.
@@ -242,7 +242,7 @@ def probes_of(role: Role) -> Probes:
 
 
 def start_seconds(role: Role) -> int:
-    """Return the maximum startup time of a server in seconds."""
+    """Return a server's maximum startup time in seconds."""
     return (role.needs.start_seconds or UNKNOWN_START) * role.starts
 
 
@@ -373,7 +373,7 @@ def _launch(deployment: Rendering, role: Role, platform_args: PlatformArgs) -> s
 
 
 def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
-    """Return the reasons why this target cannot start speclaunch itself."""
+    """Return the reasons why a target cannot mount the volumes or start speclaunch."""
     options = deployment.options
     found = list(volume_refusals(deployment, target))
     if not deployment.runs_speclaunch:
@@ -390,9 +390,9 @@ def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
 
 
 def launches_of_script(script: str, recipe: str, known: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Return the arguments of each `speclaunch launch` in a script, with its recipe path.
+    """Return the arguments of each `speclaunch launch` in a script.
 
-    `known` contains the script variables to substitute.
+    `recipe` is the value of its recipe variable, and `known` contains the other values.
     """
     found = []
     for match in _LAUNCH.finditer(script):

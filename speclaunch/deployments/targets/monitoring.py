@@ -87,7 +87,7 @@ class PrometheusRulesRenderer(MonitoringRenderer):
         return documents(head, [{"groups": groups(deployment)}])
 
     def companions(self, deployment: Rendering, name: str) -> Mapping[str, str]:
-        """Return the unit test of the rules."""
+        """Return the unit test of the rules, by file name."""
         path = PurePath(name)
         head = [f"promtool test rules {path.stem}.test{path.suffix}"]
         return {f"{path.stem}.test{path.suffix}": documents(head, [_tests(deployment, name)])}

@@ -391,7 +391,7 @@ def _text(value: Any, name: str, dialect: Dialect) -> str:
 
 
 def start_words(deployment: Rendering, router: RouterOptions) -> list[str]:
-    """Return the arguments for the router's address and its timeout for starting servers."""
+    """Return the router's arguments for its address and the servers' startup time."""
     longest = max(start_seconds(role) for role in deployment.roles)
     words = ["--host", ALL_ADDRESSES, "--port", str(router.port)]
     return [*words, "--worker-startup-timeout-secs", str(longest)]
