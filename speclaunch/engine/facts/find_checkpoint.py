@@ -359,7 +359,7 @@ def gather(
     unset or unknown.
 
     `tokenizers`: also read the vocabularies, which only STANDALONE compares. Results are cached
-    until the process exits, so a checkpoint that many files name is read once.
+    until the process exits.
     """
     found = [
         None if name is None else _found(name, sources, tokenizers, revision)

@@ -1,8 +1,8 @@
 """Downloads a checkpoint's facts from the Hugging Face hub, never its weights.
 
-It reads only the headers of weight files, with range requests. huggingface_hub's own reader
-(`get_safetensors_metadata`) holds the complete response in memory if a server ignores the range.
-This module reads only the requested bytes (`HubClient`).
+It reads only the headers of weight files, with range requests (`HubClient`). huggingface_hub's own
+reader (`get_safetensors_metadata`) holds the complete response in memory if a server ignores the
+range.
 
 huggingface_hub provides the address, the token, the proxies and certificates; its session sends the
 requests. Its downloaders and its HfApi limit neither the size nor the time of a response. Therefore

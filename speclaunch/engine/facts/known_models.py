@@ -95,8 +95,8 @@ def index_names() -> Sequence[str]:
 def near_names(name: str, count: int = 3) -> tuple[str, ...]:
     """Return up to `count` names in the index that the user may have meant.
 
-    These are the checkpoint that an export derives from, typo corrections, and the same name with a
-    different (or no) organization.
+    These are an export's base checkpoint, corrected typos, and names that differ only in the
+    organization.
     """
     names = tuple(index_names())
     short = name.rpartition("/")[2].casefold()

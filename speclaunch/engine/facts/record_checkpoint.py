@@ -181,7 +181,7 @@ def publishable(config: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
     """Return a config without private keys, and the keys that were removed.
 
     Removes secrets, absolute paths, addresses, and long values that no rule reads. Removed keys
-    count as unread, so their values are unknown. Raises UnreadableFileError.
+    count as unread. Raises UnreadableFileError.
     """
     left: set[str] = set()
     public: dict[str, Any] = _without(config, left, 0)

@@ -150,7 +150,8 @@ def suggested_values(version: str) -> dict[str, tuple[str, ...]]:
 
 
 def argument_names(catalogue: Catalogue, beginning: str = "") -> list[str]:
-    """Return argument names that start with `beginning`, as recipes spell them, in release order.
+    """Return argument names that start with `beginning`, as recipes spell them, in the catalogue's
+    order.
 
     Includes deprecated and ineffective names only if no other name matches.
     """

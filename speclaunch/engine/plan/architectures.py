@@ -79,7 +79,8 @@ class Architectures(Struct, frozen=True):
     """Use of latent attention (MLA) by architecture: `always`, `ranked` (only if the config has
     `kv_lora_rank`) or `switched` (unless it sets `use_mla: false`)."""
     attention_overrides: Mapping[str, tuple[str, ...]]
-    """Attention backends in the engine's model-specific backend and page rules, by architecture."""
+    """Attention backends that the engine's model-specific backend and page rules name, by
+    architecture."""
     _automatic: Mapping[str, Parameters]
 
     def auto_parameters(self, architecture: str, algorithm: str | None = None) -> Parameters:
@@ -157,8 +158,8 @@ CLASS_ENDINGS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 
 def in_transformers(architecture: str) -> bool | None:
-    """True if any pinned release of Transformers has the class. None if the name lacks a model
-    class suffix."""
+    """True if a Transformers release that SGLang pins has the class; None without a suffix of
+    `CLASS_ENDINGS`."""
     if not architecture.endswith(CLASS_ENDINGS):
         return None
     return architecture in _classes()

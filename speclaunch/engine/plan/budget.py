@@ -35,7 +35,7 @@ class Fit(StrEnum):
 
     @property
     def text(self) -> str:
-        """Predicate for a sentence about a deployment, such as `does not fit`."""
+        """Verb phrase for a sentence about a deployment, such as `does not fit`."""
         return {Fit.FITS: "fits", Fit.TIGHT: "is tight", Fit.FAILS: "does not fit"}.get(
             self, "may or may not fit"
         )

@@ -66,7 +66,7 @@ def undivided_heads(plan: Plan) -> Iterator[Undivided]:
 
 
 def undivided_experts(plan: Plan) -> Iterator[Undivided]:
-    """Yield an expert count or width that does not divide evenly among groups or their ranks.
+    """Yield an expert count that groups cannot share evenly, or a width that their ranks cannot.
 
     See 0.4.6.post5 layers/moe/fused_moe_triton/layer.py:316, 0.5.1 :176, 0.5.23 :414. Raises
     UnknownValueError.
@@ -195,9 +195,9 @@ def _expert_groups(
 def _expert_blocks(
     plan: Plan, checkpoint: Checkpoint, config: ModelConfig, ranks: Ranks
 ) -> Undivided | None:
-    """Return the expert width if it fails the engine's check for all models; None otherwise. See
-    `check_quantized_moe_compatibility` (0.5.6 model_executor/model_runner.py:585 to 0.5.23
-    model_executor/model_runner_components/moe_ep_setup.py:136). Raises UnknownValueError."""
+    """Return the expert width if it fails the check that the engine applies to all models, else
+    None. See `check_quantized_moe_compatibility` (0.5.6 model_executor/model_runner.py:585 to
+    0.5.23 model_executor/model_runner_components/moe_ep_setup.py:136). Raises UnknownValueError."""
     block = _stated_block(checkpoint)
     width = config.optional("moe_intermediate_size")
     within = _within(plan, ranks)
@@ -235,7 +235,7 @@ def _pads_experts(plan: Plan) -> bool:
 
 
 def _stated_block(checkpoint: Checkpoint) -> int | None:
-    """Return the quantization block's row count in the top-level config; None if not stated."""
+    """Return the row count of quantization blocks in the top-level config; None if not stated."""
     quantization = mapping(checkpoint.raw.get("quantization_config"))
     blocks = sizes(quantization.get("weight_block_size"))
     return blocks[0] if blocks and blocks[0] > 0 else None

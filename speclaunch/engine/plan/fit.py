@@ -124,7 +124,7 @@ def _refuses_ngram(plan: Plan) -> bool:
 def _check_alternative(
     predictor: Predictor, what: str, changes: Mapping[str, Any], smallest: Mapping[str, Any]
 ) -> Alternative | None:
-    """Return the alternative with its verdict; None if it is unsupported or its budget unknown."""
+    """Return the alternative and its verdict; None if it is unsupported or has no known budget."""
     try:
         bounds = predictor.bounds({**smallest, **changes})
     except (SpeclaunchError, UnknownValueError, ValueError):

@@ -412,8 +412,8 @@ def tightest(budget: MemoryBudget) -> RankBudget | None:
 
 
 def memory_at_start(budget: MemoryBudget) -> int | None:
-    """Return the free bytes at the engine's first measurement, of which the fraction is a share;
-    None if unknown."""
+    """Return the free bytes at the engine's first measurement, of which `mem_fraction_static` is a
+    share; None if unknown."""
     rank = tightest(budget)
     if rank is None:
         return None

@@ -34,7 +34,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget | None) -> str:
-    """Describe the loss from one plan to another. `was`, `now`: their budgets, if known."""
+    """Describe the loss from one plan to another. `was`, `now`: the plans' budgets, if known."""
     lost = [
         _lost_requests(before, after),
         _lost_tokens(was, now) if now is not None else _unknown_tokens(before, after),
@@ -388,7 +388,7 @@ def fractions(bounds: Bounds, limits: FitLimits, narrow: float = NARROW) -> Sequ
     """Return the fractions to try within bounds, best first: the upper end, the middle, the lower
     end.
 
-    A range up to `narrow` wide yields only its middle; below `LEAST_WIDTH`, nothing.
+    Only the middle if the range is at most `narrow` wide; empty if below `LEAST_WIDTH`.
     """
     low = max(bounds.low, limits.floors.mem_fraction_static)
     high = min(bounds.high, limits.most_fraction)

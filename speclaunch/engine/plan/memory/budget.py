@@ -151,7 +151,7 @@ def memory_verdict(plan: Plan) -> MemoryBudget:
     """Return the memory budget with its verdict, computed once per plan. Never raises.
 
     The verdict is FAILS if a rank has no GPU. After an internal error it is UNKNOWN, so a bug
-    neither hides the other parts of a plan nor keeps an engine from starting.
+    neither hides the plan nor prevents a start.
     """
     return plan.once(_verdict)
 

@@ -161,7 +161,7 @@ def _runtime(hardware: Hardware, shard: int) -> SizeEstimate:
 
 
 def _host(plan: Plan, hardware: Hardware) -> Device:
-    """Return a CPU rank's device: the host's available memory, divided by its NUMA nodes.
+    """Return a CPU rank's device: the host's available memory, divided among its NUMA nodes.
 
     Each node serves one rank (`get_available_gpu_memory`, sglang 0.5.23 utils/common.py:490).
     """
@@ -303,7 +303,7 @@ def eager_prefill(plan: Plan) -> int:
 
 
 def _tokens(plan: Plan) -> int:
-    """Return the tokens of the largest batch; 0 if unknown, so other memory uses remain known."""
+    """Return the largest batch's token count; 0 if unknown, so other memory uses remain known."""
     try:
         return _batch(plan)
     except UnknownValueError:

@@ -151,7 +151,7 @@ _UNLIMITED = 512
 class States(Struct, frozen=True):
     """Slots for recurrent states; all values are 0 without such states.
 
-    A request needs `ratio` slots. Together, the slots take `bytes` of the pool's memory.
+    A request needs `ratio` slots. `bytes`: pool memory of all slots and of verification's states.
     """
 
     slots: int = 0

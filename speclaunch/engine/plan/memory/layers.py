@@ -44,7 +44,7 @@ class Element(Struct, frozen=True):
 
     @property
     def exact(self) -> bool:
-        """False for fp4, whose scales and buffers depend on the attention backend."""
+        """True except for fp4, whose scales and buffers depend on the attention backend."""
         return not self.halved
 
     def of_heads(self, heads: int, keys: int, values: int) -> int:

@@ -137,7 +137,7 @@ class ModelConfig(Struct, frozen=True):
 
     @property
     def head_dim(self) -> int:
-        """`head_dim`, else the hidden size divided by the heads."""
+        """`head_dim`, else the hidden size divided by the head count."""
         found = self.optional("head_dim")
         return found if found is not None else max(1, self.hidden // self.heads)
 
@@ -363,7 +363,8 @@ class Matrix(Struct, frozen=True):
         return replace(self, layer=index)
 
     def parts(self, ranks: Ranks) -> float:
-        """Return the number of parts among `ranks`; fractional with redundant experts."""
+        """Return the number of parts that `ranks` split this into; fractional with redundant
+        experts."""
         found: float = {
             Shard.TENSOR: ranks.tensor,
             Shard.ATTENTION: ranks.attention,

@@ -30,7 +30,7 @@ class SlotSettings(Struct, frozen=True):
     """Minimum number of running requests per rank."""
     context: int
     extra: int
-    """Positions in each row of the position table, in addition to the context."""
+    """Number of positions in each row of the position table, in addition to the context."""
     era: int
     """Method by which the release limits requests: 0 up to 0.5.9, 1 up to 0.5.13, 2 from 0.5.14."""
     padding: int
@@ -59,8 +59,8 @@ def slot_settings(plan: Plan, context: int) -> SlotSettings:
 
 
 def _extra(plan: Plan) -> int:
-    """Return `SlotSettings.extra` (`get_req_to_token_extra_context_len`): 0.5.16
-    allocation_sizing.py, 0.5.13 mem_cache/common.py:194, 0.5.1 model_runner.py:1249."""
+    """Return `SlotSettings.extra`. See `get_req_to_token_extra_context_len` (0.5.16
+    allocation_sizing.py, 0.5.13 mem_cache/common.py:194, 0.5.1 model_runner.py:1249)."""
     drafts = number(plan, "speculative_num_draft_tokens", 0) if plan.algorithm else 0
     if plan.in_versions("<0.5.1"):
         return 4
