@@ -48,7 +48,7 @@ class ArgumentKind(StrEnum):
     BOOLEAN = "boolean"
     """``--x`` stores True, ``--no-x`` stores False"""
     CONSTANT = "constant"
-    """``--x`` stores ``const``: a former switch, now a value of a different argument"""
+    """``--x``, a former switch, stores ``const`` as the value of a different argument"""
     IGNORED = "ignored"
     """``--x`` is accepted with a warning and stores nothing"""
     REFUSED = "refused"
@@ -90,7 +90,7 @@ class Argument(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The flag as a recipe names it: no leading dashes, dashes as underscores."""
+        """The flag's name in a recipe: no leading dashes, underscores for other dashes."""
         return name_of(self.flag)
 
     @property
@@ -245,7 +245,7 @@ def _nullable_str(value: str) -> str | None:
 
 
 def _json_list_type(value: str) -> Any:
-    """Parse any JSON with the limits of `orjson.loads`: no NaN, bounded numbers and nesting."""
+    """Parse JSON within the limits of `orjson.loads`: no NaN, and bounded numbers and nesting."""
     try:
         value.encode()  # a lone surrogate is not valid UTF-8
         found = json.loads(

@@ -29,7 +29,7 @@ from speclaunch.engine.releases.nearest import nearest
 from speclaunch.engine.releases.renames import CONVERSIONS, REMOVALS, other_names
 
 ANY_NUMBER = 1 << 30
-"""A value count that no command line reaches."""
+"""A number of values that no command line reaches."""
 
 NOT_PLAIN = object()
 """Result for a value that only argparse can accept or reject."""
@@ -165,7 +165,7 @@ def value_advice(message: str, argument: Argument, catalogue: Catalogue) -> str 
 
 
 def _refused(name: str) -> str | None:
-    """Return the remedy for a flag that the parser only rejects, or None."""
+    """Return the remedy for a flag that the parser only rejects; None without one."""
     became = next((entry for entry in CONVERSIONS if entry.old == name), None)
     if became is not None:
         return f"write --{became.new.replace('_', '-')} {became.value}"

@@ -1,6 +1,6 @@
 """All server arguments of all known SGLang releases.
 
-The **name** of an argument is its flag in a recipe: no leading dashes, dashes as underscores
+An argument's **name** is its flag in a recipe: no leading dashes, underscores for other dashes
 (``--cuda-graph-max-bs`` → ``cuda_graph_max_bs``). The **dest** is where the engine stores the
 value; several flags can share a dest. Users write names, so names take precedence.
 
@@ -90,8 +90,8 @@ class UnknownFlag(Struct, frozen=True):
 class History(Struct, frozen=True):
     """The known versions in which a name exists.
 
-    ``spans`` are runs of consecutive versions, as (first, last). ``current``: True if the newest
-    known version has the name.
+    ``spans`` are runs of consecutive versions, each a (first, last) pair. ``current``: True if the
+    newest known version has the name.
     """
 
     name: str
@@ -175,7 +175,7 @@ class Catalogue(Struct, frozen=True, dict=True):
         return tuple(self._names)
 
     def by_name(self, name: str) -> Argument | None:
-        """Return the argument with this exact name, flag, alias or destination, or None.
+        """Return the argument with this exact name, flag, alias or destination; None if absent.
 
         ``tp_size``, ``tp-size``, ``--tp-size`` and ``tensor_parallel_size`` are the same argument.
         A shared destination resolves to the argument that is not deprecated.
@@ -183,7 +183,7 @@ class Catalogue(Struct, frozen=True, dict=True):
         return self._names.get(name) or self._names.get(name_of(name))
 
     def by_flag(self, flag: str) -> Argument | None:
-        """Return the argument with this exact option string, or None."""
+        """Return the argument with this exact option string; None if absent."""
         return self._by_flag.get(flag)
 
     def resolve_flag(self, token: str) -> Argument | Ambiguous | UnknownFlag:
@@ -310,7 +310,7 @@ def is_released_variable(name: str) -> bool:
 def add_from_package(package: Path, directory: Path | None = None) -> Catalogue:
     """Generate, save and return the catalogue of a wheel or an installed ``sglang`` directory.
 
-    The package is read, never imported. The file ``<version>.json`` is written atomically. Raises
+    Never imports the package. Writes ``<version>.json`` atomically. Raises
     :class:`~speclaunch.engine.releases.extraction.release.ExtractError`.
     """
     from speclaunch.engine.releases.extraction.release import catalogue_records, extract  # noqa: PLC0415  slow

@@ -84,7 +84,7 @@ class FromEnvironment(str):
 
 
 def unset_in(value: Any) -> tuple[str, ...]:
-    """Return the unset variables that a value needs, also within a list or mapping."""
+    """Return the unset variables that a value, or any part of a list or mapping, needs."""
     if isinstance(value, FromEnvironment):
         return value.unset
     if isinstance(value, dict):

@@ -59,7 +59,8 @@ class Dispatch(Struct, frozen=True):
     """The roles that `sglang serve` assigns to its args, as indexes.
 
     `own`: options of `sglang serve` itself, with their values. `model`: the arg used as the model
-    path. `refused`: the errors that prevent a start, each with its arg's index, or None.
+    path. `refused`: the errors that prevent a start, each with its arg's index (None: no single
+    arg).
     """
 
     own: frozenset[int] = frozenset()

@@ -2,7 +2,8 @@
 
 Such an engine is read in place, never imported. Its catalogue, named `<version>+fork.<mark>`, is
 cached next to those that users add. The engine's version determines which rules apply, but the
-engine never counts as the newest release. Reading takes a second, and is repeated after a change.
+engine never counts as the newest release. Reading takes a second, and is repeated when the engine
+changes.
 """
 
 from __future__ import annotations

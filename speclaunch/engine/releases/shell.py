@@ -79,8 +79,8 @@ def _is_from_variable(value: str) -> bool:
 
 
 def _word(value: str, name: str, *, secret: bool) -> str:
-    """Return a quoted value, or a reference to its variable. `name` names the variable of a literal
-    secret."""
+    """Return a quoted value, or a reference to its variable. A literal secret's variable is `name`
+    in uppercase."""
     if isinstance(value, FromEnvironment) and not is_written_secret(value):
         hidden = secret or is_secret_text(value)
         return value.shell(defaults=not hidden) if hidden or value.unset else shlex.quote(value)

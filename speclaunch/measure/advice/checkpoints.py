@@ -1,7 +1,7 @@
-"""Facts of a checkpoint from all sources on this machine, and its files compared with the engine.
+"""Facts of a checkpoint from all sources on this machine, and checks of its files.
 
-The sources are in order of priority. This module also pulls the facts that a team shares
-in `.speclaunch/models/`, and compares them with the hub.
+Sources are listed in order of priority. This module also pulls the facts that a team shares in
+`.speclaunch/models/`, and compares them with the hub.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def checkpoints_to_pull(
     """Return the checkpoints in `words`, and a problem for each model path without a hub name.
 
     Each word is a recipe (its target and draft), a name, or a path. `called`: name for a directory.
-    `into`: folder for the facts; by default searched upward from the recipe or the working
+    `into`: folder for the facts; by default, the nearest one above the recipe or the working
     directory. Raises InputError.
     """
     if called is not None:

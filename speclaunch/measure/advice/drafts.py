@@ -59,7 +59,7 @@ from speclaunch.measure.advice.placing import (
 
 
 class SpeculationMethod(StrEnum):
-    """Kinds of speculation. Users see the values."""
+    """A kind of speculation. Users see the value."""
 
     MTP = "MTP"
     EAGLE3 = "EAGLE-3"
@@ -84,7 +84,8 @@ class Way(Struct, frozen=True):
     arguments: Mapping[str, Any] = {}
     """Server arguments except `model_path`, by the newest engine's names."""
     option: str | None = None
-    """Option in `conf/speculation/` that provides the arguments, or None."""
+    """Option in `conf/speculation/` that provides the arguments; None if there is no such
+    option."""
     confidence: str = "high"
     """Confidence that the draft fits the target: `high`, `medium` or `low`."""
     sources: tuple[str, ...] = ()
@@ -95,13 +96,15 @@ class Way(Struct, frozen=True):
     since: str = "0"
     """First release with the algorithm or a loader for the published draft; `0` means any."""
     mode: str | None = None
-    """Target mode (`non-thinking`) to which the draft's training was limited, or None."""
+    """Target mode (`non-thinking`) to which the draft's training was limited; None if it was not
+    limited."""
     rank: int = 0
     """Rank by confidence in the pair; 0 is the best supported."""
     published: tuple[PublishedAcceptance, ...] = ()
     """Published acceptance measurements of this draft, or of the target's MTP layers."""
     score: float | None = None
-    """Comparable published acceptance length (`acceptance_score`), if any."""
+    """Published acceptance length that is comparable across drafts (`acceptance_score`); None if
+    there is none."""
     setting_why: str = ""
     """Evidence for num_steps, eagle_topk and num_draft_tokens; empty for documented values."""
 
@@ -122,7 +125,7 @@ _DRAFTED = {
 }
 """Method, SGLang algorithm and `conf/speculation/` option, by the index's algorithm name."""
 _CONVERT = ("speculators",)
-"""Weight formats of drafts that no release loads."""
+"""Formats of draft weights that no release loads."""
 
 _SETTING = (STEPS, TOPK, TOKENS)
 # Best supported first; the rank of each kind of evidence.
@@ -172,7 +175,7 @@ def _place(way: Way) -> tuple[bool, float, bool, int]:
 
 
 def too_early(way: Way, version: str) -> str | None:
-    """Return the reason if a release is older than the method, else None."""
+    """Return why a release is too old for the method; None if it is not."""
     if way.since == "0" or within(version, f">={way.since}"):
         return None
     return f"{way.algorithm} needs SGLang {way.since} or later"
@@ -481,7 +484,7 @@ def _with_memory(
 def _on(
     arguments: Mapping[str, Any], ranks: int | None, version: str, lookup: Lookup, demand: Demand
 ) -> PlacedArguments | NoPlace:
-    """Return the placement on `ranks` GPUs or, if None, on as many as needed."""
+    """Return the placement on `ranks` GPUs (None: as few as possible), or why none works."""
     if ranks is None:
         return place(arguments, version, lookup, demand=demand)
     return place_on(arguments, ranks, version, lookup, demand)

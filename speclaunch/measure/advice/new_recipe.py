@@ -182,7 +182,7 @@ _OF_MODEL = ("trust_remote_code",)
 
 
 class NotWrittenError(SpeclaunchError):
-    """Error if no recipe passes the rules and the plan (exit code 1)."""
+    """Raised if no recipe passes the rules and the plan (exit code 1)."""
 
 
 class RecipeRequest(Struct, frozen=True):
@@ -355,7 +355,7 @@ def _of_model(target: Checkpoint) -> dict[str, Any]:
 
 
 def called(way: Way) -> str:
-    """Return a method's name for use in a sentence."""
+    """Return a method's name, with its draft if it has one."""
     return f"{way.method} with {way.draft}" if way.draft else str(way.method)
 
 
@@ -419,7 +419,7 @@ def _proven(
 ) -> NewRecipe | str:
     """Return the recipe if it passes when read back, else the reason why it fails.
 
-    Reading back composes and resolves it, runs the rules, and computes memory use.
+    Reading back resolves the recipe, runs the rules, and computes memory use.
     """
     text = text_of(request.target, way, placed, request.hardware, skipped)
     with tempfile.TemporaryDirectory(prefix="speclaunch-init-") as folder:
@@ -493,7 +493,8 @@ def _larger(request: RecipeRequest, tried: _Tried) -> str:
 
 
 def _fitting_hardware(request: RecipeRequest) -> str | None:
-    """Return the smallest sufficient hardware as text, preferably the same GPUs, or None."""
+    """Return a phrase about the smallest sufficient hardware, preferably with the same GPUs, or
+    None."""
     here = request.lookup.hardware
     if here is None:
         return None

@@ -365,13 +365,13 @@ def place(
     unknown: bool = False,
     demand: Demand = USUAL,
 ) -> PlacedArguments | NoPlace:
-    """Return the placement on the fewest GPUs that hold a full-context request, or NoPlace.
+    """Return the placement on the fewest GPUs that hold a full-context request, or why none works.
 
     The placement passes the rules and fits in memory. A count that needs reduced settings, such as
     smaller chunks, is returned only if no larger count holds a request without them. If no count
     holds the full context, the count with the most KV tokens wins. The lookup sets the hardware.
-    `unknown`: if the budget is unknown, take the fewest GPUs with room for the weight files, or all
-    GPUs if the weight size is unknown.
+    `unknown`: if the budget is unknown, accept the fewest GPUs with room for the weight files, or
+    all GPUs if the weight size is unknown.
     """
     hardware = lookup.hardware
     if hardware is None:
@@ -479,7 +479,7 @@ def requested_context(settled: SettledArguments, demand: Demand) -> int | None:
 
 
 def _cut_too_far(settled: SettledArguments, demand: Demand) -> str | None:
-    """Return the reason if a rule reduced the context too far, else None."""
+    """Return a message if a rule reduced the context too far, else None."""
     requested, served = requested_context(settled, demand), settled.arguments.get(CONTEXT)
     if requested is None or served is None or served >= min(requested, LEAST_TOKENS):
         return None

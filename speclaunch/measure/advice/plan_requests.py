@@ -275,7 +275,7 @@ def planned_side(
 
 
 def roles_exit_code(found: DeploymentPlan, *, strict: bool) -> ExitCode:
-    """Return 1 if roles will not serve, alone or together (`strict`: or have warnings); else 0."""
+    """Return 1 if a role will not serve (`strict`: or there are warnings); else 0."""
     failing = found.fails or (strict and found.has_warnings)
     return ExitCode.FAILED if failing else ExitCode.CLEAN
 
@@ -288,7 +288,7 @@ def exit_code(plans: Sequence[PlannedDeployment], *, strict: bool) -> ExitCode:
 
 
 class OptionUnansweredError(SpeclaunchError):
-    """Error if `--fit` or `--best` has no result (exit code 3; 1 if the plan fails)."""
+    """Raised if `--fit` or `--best` has no result (exit code 3; 1 if the plan fails)."""
 
     exit_code = ExitCode.NOTHING
 
@@ -332,7 +332,7 @@ class DeploymentPlan(Struct, frozen=True):
 
     @property
     def servers(self) -> int:
-        """Number of servers."""
+        """Total number of servers."""
         return sum(role.replicas for role in self.roles)
 
     @property
@@ -358,7 +358,8 @@ class DeploymentPlan(Struct, frozen=True):
         return warned or any(role.planned.count(Severity.WARNING) for role in self.roles)
 
     def differing(self) -> list[tuple[str, tuple[EffectiveArgument | None, ...]]]:
-        """Return the arguments that differ between roles, with the value of each role."""
+        """Return the arguments that differ between roles, each with one entry per role (None if
+        absent)."""
         rows = [{row.name: row for row in role.planned.rows} for role in self.roles]
         names = dict.fromkeys(name for some in rows for name in some)
         found = [(name, tuple(some.get(name) for some in rows)) for name in names]

@@ -141,7 +141,7 @@ def _choices(evaluator: SourceEvaluator, choices: Any) -> tuple[Any, ...] | None
 
 
 def _replacement(new_flag: Any, help_text: str, primary: str) -> str | None:
-    """Return the replacement that the action names, else one from the help text, or None."""
+    """Return the replacement that the action names, else one from the help text, else None."""
     if isinstance(new_flag, str):
         return new_flag
     if help_text == SUPPRESS:

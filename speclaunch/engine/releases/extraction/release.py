@@ -1,7 +1,6 @@
 """Reads the arguments and variables of one SGLang release from its source.
 
-:func:`extract` reads an installed package directory or a wheel as text. SGLang is never imported,
-so any release can be read on any machine::
+:func:`extract` reads an installed package directory or a wheel as text, on any machine::
 
     release = extract(Path("sglang-0.5.23-….whl"))
     release.version                              # "0.5.23"
@@ -16,7 +15,7 @@ fact.
 
 Two uses do not count as reads: a value stored only in a field that nothing loads (see
 :func:`_dead_locals`), and a variable read only to report its removal. An undeclared variable is
-found by its name alone, in any string or after any ``envs``.
+found by its name alone, in any string or as an attribute of ``envs``.
 """
 
 from __future__ import annotations
@@ -292,8 +291,8 @@ def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
 def _scan_variables(
     evaluator: SourceEvaluator, file: str, tree: ast.Module, usage: Usage, *, direct: bool
 ) -> None:
-    """Add a file's reads to ``usage``. ``direct``: the file may look up variables without a
-    descriptor."""
+    """Add a file's reads to ``usage``. ``direct``: the file may look up variables other than
+    through ``envs``."""
     nodes = list(ast.walk(tree))
     found: set[str] = set()
     notices = set(_notices(nodes))
@@ -345,7 +344,7 @@ def _is_only_named(variable: DeclaredVariable) -> bool:
 
 
 def _written(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield child nodes that name a variable only to change it, and docstrings."""
+    """Yield docstrings, and child nodes that name a variable only to change it."""
     if isinstance(node, ast.Attribute) and node.attr in _WRITES:
         yield node.value
     elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):

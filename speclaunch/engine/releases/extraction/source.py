@@ -288,7 +288,8 @@ class Names(ABC):
         return None
 
     def module_expression(self, file: str, name: str) -> tuple[str, ast.expr] | None:
-        """Return the file and right-hand side of a module-level name's assignment, or None."""
+        """Return the file and right-hand side of a module-level name's assignment; None if
+        absent."""
         for node in getattr(self.source.tree(file), "body", ()):
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
