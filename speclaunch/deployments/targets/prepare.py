@@ -69,7 +69,7 @@ class Prepared(Struct, frozen=True):
     """CPU engine that serves the recipe; None if another engine does."""
     rendered_args: RenderedArgs
     overlay: Mapping[str, str | None]
-    """Environment variables in addition to speclaunch's; None removes a variable."""
+    """Changes to the environment that the engine inherits; None removes a variable."""
     address: Address
     catalogue: Catalogue
     overridden: str | None = None

@@ -294,8 +294,8 @@ def models_folders(start: Path) -> tuple[Path, ...]:
 
     The search ends at the repository's root, the directory that contains `.git` (a directory, or a
     file in a worktree or submodule). Outside a repository it ends at the home directory, else at
-    the file system's root. Links in the path of a directory are resolved; for
-    a linked file, the search starts at the link. Never raises.
+    the file system's root. Links in a directory's path are resolved; for a linked file, the search
+    starts at the link. Never raises.
     """
     return tuple(
         directory / FOLDER for directory in upward(start) if is_directory(directory / FOLDER)

@@ -44,7 +44,7 @@ class FactSource(StrEnum):
     """Sources of a checkpoint's facts, nearest first."""
 
     DIRECTORY = "directory"
-    """A directory with the requested name, or one below a --models directory."""
+    """A directory with the requested name, or a directory below a `--models` directory."""
     CACHE = "cache"
     """A hub cache on this machine."""
     REPOSITORY = "repository"

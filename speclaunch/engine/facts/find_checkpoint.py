@@ -124,7 +124,7 @@ def _below(directory: Path, name: str) -> Iterator[Path]:
 
 
 def hub_cache(environment: Mapping[str, str], home: Path | None = None) -> Path:
-    """Return the download cache of the huggingface_hub library (constants.py).
+    """Return huggingface_hub's download cache directory (constants.py).
 
     `home`: the home directory; None for the current user's.
     """

@@ -100,7 +100,7 @@ def _packages(found: Any) -> Packages:
 
 _LIST_SECONDS = 60
 _OURS = frozenset({"speclaunch", "pip"})
-"""Packages that the engine never imports."""
+"""Names of packages that lists omit, because the engine never imports them."""
 
 # Runs in any Python from 3.8 on, so it uses nothing newer.
 _LIST_SCRIPT = (
@@ -140,7 +140,7 @@ class InstalledPackage(Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 def read_distributions(interpreter: Path) -> tuple[str, tuple[InstalledPackage, ...]]:
-    """Return the Python version and the packages of an environment, sorted by name.
+    """Return an environment's Python version and packages except `_OURS`, sorted by name.
 
     Raises LaunchError if the interpreter does not list them.
     """

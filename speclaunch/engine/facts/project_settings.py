@@ -275,7 +275,7 @@ def assumption(text: str) -> tuple[str, str]:
 def read_settings(path: Path) -> tuple[ProjectSettings, tuple[Problem, ...]]:
     """Return the valid settings of a file and the files that it extends, and all problems.
 
-    Raises InputError if a file is missing or is not TOML.
+    Raises InputError for a missing file, invalid TOML or an invalid `extend`.
     """
     values: dict[str, Any] = {}
     problems: list[Problem] = []

@@ -80,7 +80,8 @@ def _places(header: TensorHeader, most: int) -> list[tuple[int, int]]:
 
 
 def integers(file: Path, header: TensorHeader) -> tuple[int, ...] | None:
-    """Return the values of a small integer or boolean tensor; None if not read."""
+    """Return an integer or boolean tensor's values; None if large, unreadable or of another
+    type."""
     code = _INTEGERS.get(header.dtype)
     if code is None or header.elements > _MOST_INTEGERS:
         return None
@@ -103,7 +104,7 @@ def row(file: Path, header: TensorHeader, number: int) -> Content | None:
 
 
 def _pieces(file: Path, places: list[tuple[int, int]]) -> list[bytes] | None:
-    """Return the bytes at `places`; None if the file no longer has them."""
+    """Return the bytes at `places`; None if they cannot be read."""
     try:
         with os.fdopen(open_regular(file)[0], "rb", buffering=0) as stream:
             reads.content(file, os.fstat(stream.fileno()))

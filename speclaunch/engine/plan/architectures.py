@@ -261,7 +261,7 @@ OTHER_HEADS: Mapping[str, tuple[tuple[str, str | None], ...]] = {
 }
 """Models for which only the attention checks were verified, with the config keys of heads and KV
 heads for each kind of layer. The second key is None if KV heads are not checked: Step3 has one KV
-head for all heads, and Gemma 4's global layers have a separate count. 0.5.23
+head for all heads, and Gemma 4's global layers have a separate count. See 0.5.23
 models/gemma3n_causal.py:331, gemma4_causal.py:342, mimo_v2.py:691 and :883, qwen3_5.py:1292,
 step3_vl.py:197, step3p5.py:297. 0.5.16 and 0.5.9 assert the same for the models that they support;
 0.5.3 does so in gemma3n_causal.py:330 and step3_vl.py:198. DeepSeek V4 asserts nothing about its

@@ -281,8 +281,8 @@ def _expert_width(
 
 
 def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
-    """Return one MLP projection per shape, with its storage scheme (None: unquantized), for a
-    `Shard` name. Raises UnknownValueError."""
+    """Return one MLP projection per shape, with its storage scheme (None: unquantized). `shard`:
+    the name of a `Shard`. Raises UnknownValueError."""
     from speclaunch.engine.plan.memory.matrices import Shard  # noqa: PLC0415  few plans need it
     from speclaunch.engine.plan.memory.weights import counted  # noqa: PLC0415
 

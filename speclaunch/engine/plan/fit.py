@@ -416,7 +416,8 @@ class Best(Struct, frozen=True):
 def load_of(plan: Plan, requests: int | None, context: int | None) -> RequestLoad:
     """Return the load, with defaults (`REQUESTS`, `TOKENS_EACH`) for unset values.
 
-    Raises UnknownValueError for a missing fact, and ValueError if `context` is over the limit.
+    Raises UnknownValueError for a missing fact, and ValueError if `context` exceeds the model's
+    limit.
     """
     longest = context_length(plan)
     if context is not None and context > longest:

@@ -1,6 +1,6 @@
 """Settings that free memory, and the predicted budgets of changed settings.
 
-Graphs and activations are estimated by the engine's own conservative rules of thumb. Therefore
+Graphs and activations are estimated with the engine's own conservative rules of thumb. Therefore
 `Margins` has three maximum fractions, not one.
 
 A step maps server arguments, as the newest engine names them, to new values. Steps obey the
@@ -62,7 +62,7 @@ _GRAPHS = frozenset({MOST, SIZES})
 
 
 def arguments(knob: Steppable) -> frozenset[str]:
-    """Return the server arguments that a setting consists of."""
+    """Return the server arguments that make up a setting."""
     if knob is Steppable.TREE:
         return _TREE
     return _GRAPHS if knob is Steppable.GRAPHS else frozenset({knob.value})
@@ -299,7 +299,7 @@ def key(changes: Mapping[str, Any]) -> str:
 
 
 class Predictor:
-    """Cached plans and budgets of changed settings."""
+    """Predictor of plans and budgets for changed settings, with a cache."""
 
     def __init__(self, plan_with: PlanWith, budget_of: BudgetOf = work_out) -> None:
         self._plan_with = plan_with
