@@ -7,7 +7,7 @@ ModelOpt lists every module of a mixed quantization by name: up to 22,000 names 
 The file stores ranges instead (`quantized_layer_ranges`): `model.layers.[0-60].mlp.up_proj` means
 61 names. Readers get the publisher's original `quantized_layers`.
 
-A repository is untrusted: no name or link in it may lead out of its `.speclaunch/models`.
+No name or link in an untrusted repository may lead out of its `.speclaunch/models`.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def declared(
 
 def read_installed(runtime: Runtime, version: str | None = None) -> str:
     """Return the catalogue name of an installed engine, read from its package. `version`: used if
-    its version is unknown. Raises LaunchError for an unreadable package."""
+    its own is unknown. Raises LaunchError if unreadable."""
     if runtime.sglang_path is None:
         raise LaunchError(
             f"SGLang in {runtime.interpreter} has no readable package directory",

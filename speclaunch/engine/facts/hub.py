@@ -5,9 +5,9 @@ reader (`get_safetensors_metadata`) holds the complete response in memory if a s
 range.
 
 huggingface_hub provides the address, the token, the proxies and certificates; its session sends the
-requests. Its downloaders and its HfApi limit neither the size nor the time of a response. Therefore
-this client reads responses itself, within limits. It works with huggingface_hub 0.30 (requests,
-with transformers 4), 1 (httpx) and 2 (httpx2), because different engines pin different versions.
+requests. Its downloaders and HfApi limit neither the size nor the time of a response. This client
+limits both. It works with huggingface_hub 0.30 (requests, with transformers 4), 1 (httpx) and 2
+(httpx2), because different engines pin different versions.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ def likely(name: str) -> tuple[str, str] | None:
     """Return the index's checkpoint that `name` almost certainly means, and a note on the match.
     None if no checkpoint matches.
 
-    Matches a directory named like exactly one listed checkpoint (`/models/Llama-3.1-8B-Instruct`,
-    a common layout), and a hub name in a different case, which the hub accepts.
+    Matches a directory named like exactly one listed checkpoint (`/models/Llama-3.1-8B-Instruct`),
+    and a hub name in a different case, which the hub accepts.
     """
     listed = index_names()
     if HUB_NAME.match(name) and "/" in name:

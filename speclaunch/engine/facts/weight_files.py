@@ -225,8 +225,8 @@ def read_header(file: Path) -> dict[str, TensorHeader]:
     """Return the tensors of a safetensors file, checked against the file's size.
 
     Raises UnreadableFileError if the header exceeds speclaunch's limit, and BrokenHeaderError if it
-    violates the format: an offset that is negative or past the end, tensors that overlap or leave a
-    gap, or a size that does not match shape and type.
+    violates the format: invalid offsets, overlaps, gaps, or a size that does not match shape and
+    type.
     """
     raw, data_at, file_bytes = _raw(file)
     return checked(raw, data_at, file_bytes, file.name)
