@@ -1,4 +1,4 @@
-"""Read the server commands in a document: Markdown, reStructuredText, an issue, a Jupyter notebook.
+"""Read server commands in a document: Markdown, reStructuredText, an issue or a Jupyter notebook.
 
 The parts that contain code (fenced, indented and literal blocks, HTML, inline code) are read in one
 pass over the lines. The time is therefore linear in the text's length, even with unclosed fences.

@@ -198,7 +198,7 @@ class Reading(Struct, frozen=True):
 
     invocations: tuple[Invocation, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """Problems that did not stop the reading."""
+    """Problems that did not prevent reading the file."""
     unread: tuple[Problem, ...] = ()
     """Parts of the file that could not be read; all other parts were read."""
     misread: tuple[Problem, ...] = ()

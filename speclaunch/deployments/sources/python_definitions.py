@@ -180,7 +180,7 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
 
 
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
-    """Yield the fields of a class with their defaults; None if a call creates the default."""
+    """Yield a class's fields, each with its default, or None if missing or computed."""
     for statement in node.body:
         if not isinstance(statement, (ast.AnnAssign, ast.Assign)):
             continue

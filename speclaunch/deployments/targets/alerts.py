@@ -166,7 +166,7 @@ class _RoleBuilder:
         return {"series": f"{name}{{{pairs}}}", "values": values}
 
     def traffic(self, *runs: tuple[float, int], steps: int = 600) -> tuple[Series, ...]:
-        """Return test series of traffic; each run is an acceptance length and its minutes."""
+        """Return test series of `steps` verifications a minute; `runs` are lengths and minutes."""
         tokens = self.test("generation_tokens_total", _counted(runs, steps))
         if self.has("spec_verify_calls_total"):
             minutes = sum(minutes for _, minutes in runs)
@@ -386,7 +386,7 @@ class _RoleBuilder:
 
 
 def _length(length: float) -> float:
-    """Return a length rounded so that 600 verifications give an integer token count."""
+    """Return an acceptance length, rounded so that 600 verifications give whole tokens."""
     return round(length * 600) / 600
 
 
@@ -440,7 +440,7 @@ def names_in(expression: str) -> tuple[dict[str, frozenset[str]], set[str]]:
 def unknown_names(
     expression: str, series: Mapping[str, Metric], recorded: frozenset[str]
 ) -> Iterator[str]:
-    """Yield messages about names that the release lacks, except those of rules (`recorded`)."""
+    """Yield messages about metrics (except `recorded`) and labels that the release lacks."""
     metrics, grouped = names_in(expression)
     known = set(TARGET_LABELS)
     for name, labels in metrics.items():

@@ -128,7 +128,7 @@ def _secret_or(name: str, value: str | None) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """Return a value for OmegaConf: literal dollars escaped, references as `oc.env`."""
+    """Return a value for OmegaConf, with literal dollars escaped and references as `oc.env`."""
     if isinstance(value, _Reference):
         return "".join(f"${{oc.env:{name}}}" for name in value.names)
     if isinstance(value, FromEnvironment):
@@ -178,7 +178,7 @@ _GIB = 1 << 30
 _OF_A_PROCESS = 6 * _GIB
 """Host memory of a scheduler in bytes: torch, the CUDA context and pinned buffers."""
 _OF_A_SERVER = 8 * _GIB
-"""Host memory of tokenizer, detokenizer and HTTP server in bytes."""
+"""Host memory in bytes of the tokenizer, the detokenizer and the HTTP server."""
 _SHM_OF_A_RANK = 2 * _GIB
 """Share of /dev/shm per rank in bytes, for NCCL's rings and all-reduce buffers."""
 _LEAST_SHM = 8 * _GIB
@@ -303,7 +303,7 @@ _T = TypeVar("_T")
 
 
 def _known(read: Callable[[], _T], otherwise: _T) -> _T:
-    """Return the value that `read` returns, or `otherwise` if it is unknown."""
+    """Return the result of `read`, or `otherwise` if it is unknown."""
     try:
         return read()
     except UnknownValueError:

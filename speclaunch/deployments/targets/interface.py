@@ -467,7 +467,7 @@ def crosses_hosts(deployment: Rendering, role: Role) -> bool:
 
 
 def unset_interfaces(role: Role) -> tuple[str, ...]:
-    """Return the INTERFACES variables that a multi-host server needs and the recipe lacks."""
+    """Return the `INTERFACES` variables that a multi-host server needs and the recipe lacks."""
     return tuple(name for name in INTERFACES if role.nodes > 1 and name not in role.env)
 
 

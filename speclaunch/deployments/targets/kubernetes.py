@@ -134,7 +134,7 @@ def _role_refusals(deployment: Rendering, role: Role, target: str) -> Iterator[P
 
 
 def header(deployment: Rendering) -> Iterator[str]:
-    """Yield the leading comment lines: a summary and the adjustments."""
+    """Yield the leading comment lines: a summary and notes."""
     yield deployment.title
     yield WITHIN if deployment.runs_speclaunch else ALONE
     yield from deployment.notes
@@ -205,7 +205,7 @@ def _service(
 def service(
     deployment: Rendering, role: Role, more: Mapping[str, str], name: str | None = None
 ) -> Object:
-    """Return the Service of the role's pods that answer requests."""
+    """Return the Service of a role's pods with the labels `more`, which answer requests."""
     described = metadata(deployment, name or object_of(deployment, role), role.name)
     return _service(described, {**selector(deployment, role.name), **more}, role.port)
 

@@ -308,7 +308,7 @@ class GrafanaRenderer(MonitoringRenderer):
     suffix = ".json"
 
     def render(self, deployment: Rendering) -> str:
-        """Return the dashboard."""
+        """Return the dashboard as JSON."""
         return json.dumps(_dashboard(deployment), indent=2) + "\n"
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:

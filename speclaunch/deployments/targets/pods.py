@@ -64,7 +64,7 @@ _ENDS = 30
 
 
 def grace_seconds(deployment: Rendering, role: Role) -> int:
-    """Return a pod's seconds until SIGKILL, including the wait before SIGTERM."""
+    """Return the seconds from a pod's removal to SIGKILL, including the wait before SIGTERM."""
     drain = max(deployment.options.drain_seconds, role.grace_seconds)
     return LEAVES_FIRST + drain + _ENDS
 
