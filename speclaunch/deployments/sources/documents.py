@@ -326,7 +326,7 @@ def read_markdown(document: Document) -> Reading:
 
 
 def kind_of(block: Block) -> BlockKind:
-    """Return the kind of a block from its declared kind and the start of its text."""
+    """Return a block's kind from its declared kind and the start of its text."""
     if block.kind is BlockKind.TEXT and _YAML_START.match(block.source.text):
         return BlockKind.YAML
     if block.kind is BlockKind.TEXT and _DOCKERFILE.match(block.source.text):

@@ -89,7 +89,7 @@ class Document:
         return 0, len(self.text)
 
     def excerpt(self, start: int, text: str) -> Document:
-        """Return `text` as a document that reports places in this document's file.
+        """Return `text` as a document with places in this document's file.
 
         `text` replaces equally long text from `start`, a line's beginning. Work on the excerpt also
         counts for this document.
@@ -317,7 +317,7 @@ _PROGRAM = re.compile(
 
 
 def starts_a_program(data: bytes) -> bool:
-    """True if a Python program may start a server. This test is cheap: it does not parse."""
+    """True if a Python program may start a server. It is not parsed."""
     return (b"sglang" in data or b"sgl." in data) and _PROGRAM.search(data) is not None
 
 
