@@ -375,7 +375,7 @@ _ANY: Final = "*"
 
 
 class EngineRefusal(Struct, frozen=True):
-    """A refusal of the engine that applies to a plan."""
+    """An engine refusal that applies to a plan."""
 
     message: str
     """The engine's own message, with the values of this plan; `…` for unknown values."""

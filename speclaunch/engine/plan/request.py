@@ -129,8 +129,8 @@ class Pod(Struct, frozen=True):
 
 
 class Service(Struct, frozen=True):
-    """A Kubernetes Service, which gives pods an address. `ports` are pairs: port, and target
-    port or None."""
+    """A Kubernetes Service, which gives pods an address. `ports` are pairs of a port and a target
+    port (or None)."""
 
     name: str
     place: Place

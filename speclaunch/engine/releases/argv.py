@@ -5,12 +5,11 @@ stops at its first error. Therefore the args are also split at the flags and par
 which finds every problem and the arg that caused it. Pieces with only one possible outcome skip
 argparse.
 
-Building a parser of all arguments takes as long as a complete check of a script. Nearly every
-command line can do without it: its flags match the catalogue exactly, each is followed by the
-number of values that it accepts, and no value begins with a dash. Every other command line, and
-every rejection, goes to argparse. tests/engine/releases/test_plain_flags.py compares the two ways
-on random command lines. Source: argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`,
-`_get_values`.
+Building a parser of all arguments takes as long as a complete check of a script. Most command lines
+do not need it: their flags match the catalogue exactly, each has an accepted number of values, and
+no value begins with a dash. Every other command line, and every rejection, goes to argparse.
+tests/engine/releases/test_plain_flags.py compares the two ways on random command lines. Source:
+argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`, `_get_values`.
 """
 
 from __future__ import annotations

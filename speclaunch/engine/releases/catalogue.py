@@ -234,10 +234,10 @@ def held_versions(directory: Path | None = None) -> tuple[str, ...]:
 def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion:
     """Return the known version to use for ``text`` (``0.5.13``, ``v0.5.20``, ``sglang==0.5.9``).
 
-    ``newest`` is also accepted. An unknown release or release candidate resolves to a known
-    version, with a note: the version of its line (``0.5.13`` → ``0.5.13.post1``), else the newest
-    earlier version, else the oldest. A path (package, checkout, wheel, catalogue) or the name of an
-    added judge (an installed validator) resolves to that engine. Raises UnknownVersion.
+    ``newest`` is also accepted. An unknown release or candidate resolves to a known version, with a
+    note: the version of its line (``0.5.13`` → ``0.5.13.post1``), else the newest earlier version,
+    else the oldest. A path (package, checkout, wheel, catalogue) or the name of an added judge (an
+    installed validator) resolves to that engine. Raises UnknownVersion.
     """
     if forks.MARK in text and _may_read(forks.file_of(text, directory or _default_directory())):
         return ResolvedVersion(text, text, exact=True)

@@ -40,8 +40,7 @@ all versions)."""
 _PARSER_SINCE = "0.5.8"
 """The first release whose config parser recognizes switches. In earlier releases `boolean_actions`
 is always empty, because no argparse action has an attribute `action` (server_args.py:4986 of
-0.5.7): for every argument, true renders the flag alone and false renders nothing.
-"""
+0.5.7). For every argument, true renders the flag alone and false renders nothing."""
 _JSON_SINCE = "0.5.14"
 """The first release that converts a mapping in the config to JSON (server_args_config_parser.py:155
 `json.dumps`; 0.5.13.post1 writes Python's `str`)."""

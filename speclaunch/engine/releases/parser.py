@@ -156,8 +156,8 @@ def parser_of(
 ) -> Parser:
     """Return the cached parser of a version. Without `checked`, it accepts any text as a value.
 
-    For a `piece` of a command line, arguments are not required and have no defaults: argparse would
-    store every default on each call, which triples the time.
+    For a `piece` of a command line, arguments are not required and have no defaults. Storing every
+    default on each call would triple the time.
     """
     return _built(_Identity(catalogue), checked, required and not piece, piece)
 

@@ -9,8 +9,8 @@ deprecation text names the new flag, or if both flags store to the same destinat
 tests/engine/releases/test_renames.py compares each entry with the catalogue.
 
 The catalogue's names differ by version (`tensor_parallel_size` up to 0.5.13, `tp_size` from
-0.5.14). Flag and destination can differ, too. Code that identifies an argument therefore compares
-canonical names only; tests/engine/releases/test_canonical.py checks every literal name in the code.
+0.5.14). Flag and destination can differ, too. Therefore, code identifies an argument by its
+canonical name only. tests/engine/releases/test_canonical.py checks every literal name in the code.
 """
 
 from __future__ import annotations

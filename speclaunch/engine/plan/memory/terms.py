@@ -127,7 +127,7 @@ def gather(plan: Plan) -> GatheredSizes:
 
 
 def weights_least(size: MemorySize) -> SizeEstimate:
-    """Return `size` (of weights) as an estimate with a lower bound."""
+    """Return a weight size as an estimate with a lower bound."""
     return SizeEstimate(size, size.bytes if size.exact else int(size.bytes * _WEIGHTS_LEAST))
 
 

@@ -57,12 +57,12 @@ describe the files."""
 def ratio_to_files(
     checkpoint: Checkpoint, counted: Mapping[WeightRole, int], head: int, *, is_draft: bool
 ) -> float | None:
-    """Return the ratio of the files' size to the size that the config implies; 1 if the files' size
-    is unknown, None if the sizes do not match.
+    """Return the ratio of the files' size to the size that the config implies. Returns 1 if the
+    files' size is unknown, and None if the sizes do not match.
 
     The config does not show whether the files contain a tied head (`head`: its bytes, 0 if already
-    counted), a draft's embedding and head, or MTP layers and their copies. Returns the ratio to the
-    closest combination.
+    counted), a draft's embedding and head, or MTP layers and their copies. The closest combination
+    counts.
     """
     total = checkpoint.weight_bytes
     if total is None:
@@ -202,7 +202,7 @@ class Loaded(Struct, frozen=True):
 
 
 def loaded_in(plan: Plan, stored: Quantised, element: int, ranks: Ranks) -> Loaded:
-    """Return the in-memory weight format of a plan's version. Raises UnknownValueError.
+    """Return the in-memory weight format for a plan. Raises UnknownValueError.
 
     `create_weights` of srt/layers/quantization/mxfp4.py pads expert and hidden sizes to multiples
     of 128 on Blackwell (256 up to 0.5.17). Elsewhere it pads only the expert size, to 64.

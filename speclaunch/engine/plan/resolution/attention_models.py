@@ -168,7 +168,7 @@ def _why(working: Working) -> str:
 
 
 def _deepseek(working: Working, source: str) -> None:
-    """Set the backend of DeepSeek V3 and related models: the sparse one, or trtllm_mla on
+    """Set the backend of DeepSeek V3 and related models: the sparse backend, or trtllm_mla on
     Blackwell."""
     if working.in_versions("<0.5.3"):
         return

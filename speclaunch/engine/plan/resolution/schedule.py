@@ -70,8 +70,8 @@ def _reset(working: Working) -> None:
 
 
 def _rewrite(working: Working) -> None:
-    """Move DP attention's `dp_size` to `attn_dp_size`, and reset `enable_dp_lm_head` for a single
-    rank (0.5.22 and later)."""
+    """Replace the DP attention switch, and reset `enable_dp_lm_head` for a single rank (0.5.22 and
+    later)."""
     _renamed(working)
     with working.deciding(HEAD):
         ranks = working.number(REPLICAS, 1) * working.number(ATTENTION_RANKS, 1)
@@ -88,8 +88,8 @@ def _rewrite(working: Working) -> None:
 
 
 def _renamed(working: Working) -> None:
-    """Move DP attention's `dp_size` to `attn_dp_size` (`handle_deprecated_dp_attention`, 0.5.22 and
-    later)."""
+    """Replace `enable_dp_attention` and its `dp_size` with `attn_dp_size`
+    (`handle_deprecated_dp_attention`, 0.5.22 and later)."""
     with working.deciding(SWITCH, ATTENTION_RANKS, REPLICAS):
         if not working.value(SWITCH):
             return

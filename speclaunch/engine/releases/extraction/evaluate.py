@@ -53,7 +53,7 @@ class Objects(Names):
 
     @abstractmethod
     def elements(self, nodes: list[ast.expr], scope: ExpressionScope) -> list[Any]:
-        """Return the values of a display or of call arguments, with starred parts expanded."""
+        """Return the values of list items or call arguments, with starred parts expanded."""
 
     @abstractmethod
     def block(self, body: list[ast.stmt], scope: ExpressionScope) -> tuple[Any] | None:
@@ -413,7 +413,7 @@ class SourceEvaluator(Objects):
                 return OpaqueValue(ast.unparse(node))
 
     def elements(self, nodes: list[ast.expr], scope: ExpressionScope) -> list[Any]:
-        """Return the values of a display or of call arguments, with starred parts expanded."""
+        """Return the values of list items or call arguments, with starred parts expanded."""
         made: list[Any] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
