@@ -134,7 +134,7 @@ class Fitting(Struct, frozen=True):
 
 
 def fitting(prepared: Prepared, plan: Plan) -> Fitting:
-    """Suggest settings that fit in memory, with changes only to what recovery may change."""
+    """Suggest settings that fit in memory, changing only what recovery may change."""
     beyond = beyond_the_gpus(plan)
     if beyond is not None:
         return Fitting(Suggestion(Fit.FAILS, beyond, OBJECTIVE, MemoryBudget(Fit.FAILS, beyond)))
@@ -172,7 +172,7 @@ class Advice(Struct, frozen=True):
 def advice(
     prepared: Prepared, plan: Plan, requests: int | None = None, context: int | None = None
 ) -> Advice:
-    """Return the best settings for a load. None selects a default (`load_of`).
+    """Return the best settings for a load. Arguments of None default as in `load_of`.
 
     Raises InputError if the model does not support the load.
     """
@@ -294,7 +294,7 @@ class BatchCoverage(StrEnum):
 
 
 class BatchSpan(Struct, frozen=True):
-    """Consecutive batch sizes with one mode. `size`: graph size of a single batch, else None."""
+    """Consecutive batch sizes with one mode. `size`: graph size if `first` is `last`, else None."""
 
     first: int
     last: int
@@ -367,7 +367,7 @@ class NoCoverage(Struct, frozen=True):
 
 
 _LARGEST = 100_000
-"""Largest batch size for which coverage is computed; a larger limit is probably a typo."""
+"""Largest batch size for which coverage is computed; a larger request limit is probably a typo."""
 
 
 def coverage(plan: Plan, running: int | None = None) -> Coverage | NoCoverage:
@@ -427,7 +427,7 @@ class PlannedDeployment(Struct, frozen=True):
     fitting: Fitting | None = None
     """Settings that fit; None unless requested."""
     margins: Margins | None = None
-    """Memory fractions that are certain, likely or possible to work; None if unknown."""
+    """Largest memory fractions that certainly, probably or possibly work; None if unknown."""
     advice: Advice | None = None
     """Best settings for a load; None unless requested."""
     engine_check: EngineCheck | None = None
@@ -557,7 +557,7 @@ def _margins(plan: Plan) -> Margins | None:
 
 
 def _named(hardware: Hardware, plan: Plan) -> str:
-    """Return the hardware as a `--hardware` value. If it has no GPU count, the plan's is used."""
+    """Return the hardware as a `--hardware` value. Without a GPU count, the plan's is used."""
     if hardware.vendor is Vendor.CPU:
         return "cpu"
     count = hardware.known_count

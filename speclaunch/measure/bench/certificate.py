@@ -284,7 +284,7 @@ def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
     """Return the points at which speculation stops paying, by workload.
 
     Each point is a measured cell. The search runs along concurrency, and also along context length
-    if there are several.
+    if there are several lengths.
     """
     found: list[StopRecord] = []
     for _, contexts, concurrencies in _workloads(cells):
@@ -319,7 +319,7 @@ def _workloads(cells: Sequence[CellRecord]) -> Iterator[tuple[str, list[Line], l
 
 
 def _stops(line: Line, along: Literal["concurrency", "context"]) -> Iterator[StopRecord]:
-    """Yield the points from which a line is not shown to pay, then does not pay."""
+    """Yield the points from which a line is not shown to pay, and from which it does not pay."""
     first, shown = _tail(line, _NOT_PAYING), _tail(line, ("does not pay",))
     for start in dict.fromkeys((first, shown)):
         if start < len(line):
@@ -404,7 +404,7 @@ def cost_of(side: str, info: Mapping[str, Any], pid: int | None) -> SideMemory:
 
 
 def _usage(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the memory usage of each data-parallel rank; older releases report a single state.
+    """Return the memory usage of each data-parallel rank; older releases report one entry.
 
     Source: 0.5.23 managers/scheduler_components/memory_usage.py `build_memory_usage`.
     """

@@ -40,7 +40,7 @@ class Serving(Protocol):
         """Base URL of the server."""
 
     def wait(self, seconds: float) -> float:
-        """Wait until the engine serves; return the elapsed seconds."""
+        """Wait up to `seconds` until the engine serves; return the elapsed time."""
 
     @property
     def attempts(self) -> int:
@@ -69,7 +69,7 @@ Tell = Callable[[str], None]
 class Schedule(Struct, frozen=True):
     """Rounds to measure: each workload at each concurrency, for one or two sides.
 
-    `blocks`: blocks of rounds per side if only one engine runs at a time; 0: both run.
+    `blocks`: blocks of rounds per side if only one engine runs at a time, else 0.
     `starts`: engine starts per side; the rounds are divided among them.
     """
 
@@ -262,8 +262,8 @@ def seconds_left(
 ) -> float | None:
     """Return the estimated seconds for all due rounds; None if unknown.
 
-    Each round is estimated from finished rounds of its cell, else from the token rate of all.
-    `starts`: starts left. `between`, `starting`: seconds between rounds and of starts, so far.
+    Each round is estimated from finished rounds of its cell, else from the mean token rate.
+    `starts`: starts left. `between`, `starting`: past seconds between rounds, and per start.
     """
     if not due:
         return 0.0

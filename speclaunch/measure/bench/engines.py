@@ -54,7 +54,7 @@ _POLL_SECONDS = 0.1
 _END_SECONDS = 90.0
 _TAIL = 30
 _DYING_SECONDS = 10.0
-"""Maximum seconds from a broken connection to an engine until its speclaunch process exits."""
+"""Maximum seconds between an engine's broken connection and its speclaunch process's exit."""
 
 
 class EngineOrder(Struct, frozen=True):
@@ -105,7 +105,7 @@ class MeasuredEngine:
         return Address("127.0.0.1", self.order.port, tls=False, api_key=self.order.key or None)
 
     def wait(self, seconds: float, say: Callable[[str], None] | None = None) -> float:
-        """Wait until the engine serves and is verified; return the elapsed seconds.
+        """Wait up to `seconds` until the engine is verified; return the elapsed time.
 
         `say` receives periodic progress messages. Raises LaunchError.
         """
@@ -225,7 +225,7 @@ KEY, KEY_AGAINST = "SPECLAUNCH_API_KEY", "SPECLAUNCH_API_KEY_AGAINST"
 """Variables with the API keys of `--url` and, if different, of `--against url=`."""
 _HELP_KEY = f"set the key in the environment: {KEY}=…"
 SIMULATED = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
-"""Variables that simulate acceptance; older releases read the name without prefix.
+"""Variables that simulate acceptance; older releases read the name without the prefix.
 
 Source: 0.5.23 speculative/spec_utils.py:276.
 """

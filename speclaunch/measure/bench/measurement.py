@@ -13,7 +13,7 @@ A speed-up is the mean ratio of paired rounds, with a confidence interval. Conse
 two sides see the same machine state, so their ratio is used. Ratios are averaged as logarithms: 2
 and 1/2 average to 1. The interval is Student's for the mean of the pairs. With the usual five to
 ten pairs, a percentile bootstrap over rounds is too narrow: it covers about 85% instead of 95%.
-Student's interval is accurate while the logarithms are roughly normal.
+Student's interval is accurate if the logarithms are roughly normal.
 `tests/measure/bench/test_statistics.py` verifies both coverages.
 
 Two starts of one deployment also differ, which rounds of one start do not show. With several starts
@@ -259,9 +259,9 @@ def _refused(text: str, reason: str) -> InputError:
 _CACHED = 0.9
 """Share of cached tokens at which a prompt counts as repeated, not just as sharing a prefix."""
 _SOONER = 0.5
-"""Share of the latency that the engine reports; faster answers came from an intermediate cache."""
+"""Minimum share of the engine's reported latency; faster answers came from a cache in between."""
 _DRIFT = 1.5
-"""Speed ratio of a side's later and earlier rounds above which the side counts as unsteady."""
+"""Speed ratio between a side's later and earlier rounds above which the side counts as unsteady."""
 _SHOWN = 200
 
 

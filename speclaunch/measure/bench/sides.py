@@ -214,7 +214,7 @@ T = TypeVar("T", LaunchedSide, RunningSide)
 
 
 def _with_distinct_name(side: T, candidate: AnySide, against: str) -> T:
-    """Return the side with a distinct name. It has no secrets, because files store it."""
+    """Return the side with a distinct name, without secrets because files store it."""
     if side.name != candidate.name:
         return side
     return _named(side, f"{side.name} ({' '.join(shown_overrides(against.split()))})")
@@ -275,7 +275,7 @@ def longest(side: AnySide, answer: int) -> int | None:
 
 
 def with_room(prompts: Prompts, sides: Sequence[AnySide]) -> Prompts:
-    """Return the prompts, limited to the tokens that every side accepts.
+    """Return the prompts, limited to the length that every side accepts.
 
     The engine rejects a longer prompt (0.5.23 managers/tokenizer_manager.py
     `_validate_one_request`). Raises InputError if the requested prompt or answer length does not

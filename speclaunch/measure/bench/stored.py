@@ -147,7 +147,7 @@ def find_certificate(name: str) -> CertificateDocument:
 
 
 def find_measured(name: str) -> CertificateDocument | SingleDocument:
-    """Return the result for a comparison's name, directory or bench.json, or a certificate file.
+    """Return the result in a certificate file, or of a comparison (name, directory, bench.json).
 
     Raises InputError if it does not exist or is not finished.
     """

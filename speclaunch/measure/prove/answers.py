@@ -27,7 +27,7 @@ The engine treats these IDs as image padding (logprob_result_processor.py
 
 
 class Client(Protocol):
-    """Server client, such as `EngineClient`, that one thread uses."""
+    """Server client for use in one thread, such as `EngineClient`."""
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> Any:
         """Send a JSON document; return an answer with `status_code`, `text` and `json()`."""
@@ -105,7 +105,7 @@ class ProofServer:
             return [_answer(response) for response in found]
 
     def prompt_ids(self, questions: Sequence[ProofPrompt]) -> list[tuple[int, ...]]:
-        """Return each prompt's token IDs as the server encodes it."""
+        """Return each prompt's token IDs, as encoded by the server."""
         own = {"return_prompt_token_ids": True}  # if supported, else with logprobs
         bodies = [{"text": prompt.text, **own, **_scoring(0)} for prompt in questions]
         found = self._all(bodies)

@@ -38,7 +38,7 @@ _FORCE, _FORCED = 100.0, 12
 _MINIMA = (3, 8, 17)
 PENALTIES = {"frequency_penalty": 2.0, "presence_penalty": 2.0, "repetition_penalty": 1.8}
 _MARGIN = 1.0
-"""Logprob gap of a biased token to the best token, in nats; a penalty can reverse their order."""
+"""Gap in nats between a biased and the best token; a penalty can reverse their order."""
 _UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 _LONGEST = 300_000
 """Maximum tokens of a prompt at the context limit."""
@@ -237,7 +237,7 @@ _SCHEMA: dict[str, Any] = {
 
 
 def _matches_schema(text: str) -> bool:
-    """True if a text, without whitespace, is or begins an object of `_SCHEMA`."""
+    """True if a text, ignoring whitespace, begins or completes an object of `_SCHEMA`."""
     begun = "".join(text.split())
     complete = (
         f'{{"color":"{color}","done":{done}}}' for color in _COLORS for done in ("true", "false")
@@ -338,7 +338,7 @@ def _entries(found: Any) -> list[tuple[float | None, int]]:
 
 
 def stream(pair: Pair) -> Outcome:
-    """Check that streaming keeps text, token counts and finish reason, also with a stop string."""
+    """Check that streaming preserves text, counts and finish reason, also with a stop string."""
 
     def check(body: dict[str, Any]) -> str:
         ours, plain = (_streamed(server.stream(body)) for server in pair.servers)

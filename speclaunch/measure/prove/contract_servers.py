@@ -488,7 +488,7 @@ def _refused(ours: str, plain: str) -> str:
 
 
 def counted(ours: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
-    """Describe the first token count that differs; empty if none does."""
+    """Return the first differing token count as text; empty if none."""
     for name in ("prompt_tokens", "completion_tokens"):
         if ours[name] != plain[name]:
             return f"{name} is {ours[name]}, not {plain[name]}"

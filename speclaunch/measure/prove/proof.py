@@ -32,7 +32,7 @@ from speclaunch.engine import SHORT_DTYPES, Plan, UnknownValueError, halved
 from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer, Scored
 
 _ENOUGH = 20
-"""The test ends early, without a difference, after this many draws as extreme as the samples."""
+"""Number of draws as extreme as the samples that ends the test early, without a difference."""
 
 
 class SamplePair(Struct, frozen=True):
@@ -103,7 +103,7 @@ def compared(pairs: Sequence[SamplePair], *, draws: int = 2000, seed: int = 1) -
 ALARM = 0.01
 """False-alarm probability of the sample test, over all prompts and positions together."""
 _FLOOR = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.25}
-"""Difference in nats below which two logits count as equal.
+"""By data type, the difference in nats below which two logits count as equal.
 
 For 16-bit types, two to three times the spacing of numbers from 16 to 32, the usual logits: 0.125
 for bfloat16, 0.016 for float16. For float32, the effect of a different summation order.
@@ -174,7 +174,7 @@ class ProofDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class AnswerKind(StrEnum):
-    """Result of comparing an answer."""
+    """Result of comparing an answer with the plain server's."""
 
     SAME = "same"
     TIE = "tie"
@@ -272,7 +272,7 @@ class CheckedAnswer(Struct, frozen=True):
 
 
 class Proof(Struct, frozen=True):
-    """All answers with verdicts. `tolerance`: largest logprob gap, in nats, of a tie."""
+    """All answers with their verdicts. `tolerance`: largest logprob gap, in nats, of a tie."""
 
     answers: tuple[CheckedAnswer, ...]
     tolerance: float
@@ -309,7 +309,7 @@ class Proof(Struct, frozen=True):
 
     @property
     def is_lossless(self) -> bool:
-        """True if no answer is wrong, all were speculated, and the samples do not differ."""
+        """True if no answer is wrong, all used speculation, and the samples do not differ."""
         return bool(self.answers) and not (self.wrong or self.unspeculated or self.samples_differ)
 
     def document(self, recipe: str, baseline: str, engine: str, dtype: str) -> ProofDocument:
@@ -394,7 +394,7 @@ def reference(
 ) -> Reference:
     """Return the plain server's reference.
 
-    The server answers one prompt at a time. Its other requests run `widest` at a time.
+    Prompts are answered one at a time; up to `widest` other requests run concurrently.
     """
     prompts = server(widest).prompt_ids(questions)
     plain = server(1).answers(questions, logprobs=True)

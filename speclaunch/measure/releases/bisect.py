@@ -191,7 +191,7 @@ def _evaluated(
     served: LaunchedRelease,
     reference: ReleaseAnswers | None,
 ) -> tuple[ProbeVerdict, str, int, int]:
-    """Evaluate until a verdict leads clearly; return it, its reason, and both counts."""
+    """Evaluate until a verdict leads clearly; return it, its reason, and good and bad counts."""
     needed = net_evaluations(FLAKY if task.flaky is None else task.flaky)
     needed = 1 if task.check.is_single else needed
     counts = dict.fromkeys(ProbeVerdict, 0)

@@ -13,8 +13,8 @@ request, so this module records:
   number of requested tokens;
 - the last `meta_info` of the request, as the generator parses it (`json` or `orjson`).
 
-The generator is `sglang.benchmark.serving` in 0.5.18 and 0.5.23, `sglang.bench_serving` in 0.5.9
-and 0.5.3. It starts in `cli_main` (0.5.23) or under `if __name__ == "__main__"` (the others).
+The generator is `sglang.benchmark.serving` in 0.5.18 and 0.5.23, and `sglang.bench_serving` in
+0.5.9 and 0.5.3. It starts in `cli_main` (0.5.23) or under `if __name__ == "__main__"` (the others).
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _size(tokenizer: Any, text: str) -> int:
 def loaded() -> types.ModuleType:
     """Return the generator module of this release.
 
-    A stub replaces the package `datasets`, which is unused here, if it is missing.
+    If the unused package `datasets` is missing, a stub replaces it.
     """
     if importlib.util.find_spec("datasets") is None:
         missing = types.ModuleType("datasets")
