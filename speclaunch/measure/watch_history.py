@@ -199,7 +199,7 @@ class EngineHistory:
         return [known.span(rank, is_lifetime=is_lifetime) for rank, known in self._ranks.items()]
 
     def total(self) -> RankSpan | None:
-        """Return the values of all ranks together; None without metrics of a rank."""
+        """Return the values of all ranks together; None if no rank has metrics."""
         spans = self.ranks()
         if not spans:
             return None

@@ -38,7 +38,7 @@ _FORCE, _FORCED = 100.0, 12
 _MINIMA = (3, 8, 17)
 PENALTIES = {"frequency_penalty": 2.0, "presence_penalty": 2.0, "repetition_penalty": 1.8}
 _MARGIN = 1.0
-"""Gap in nats between a biased and the best token; a penalty can reverse their order."""
+"""Logprob gap, in nats, between a biased and the best token; a penalty can reverse their order."""
 _UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 _LONGEST = 300_000
 """Maximum tokens of a prompt at the context limit."""

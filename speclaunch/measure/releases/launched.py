@@ -1,8 +1,9 @@
 """Releases that run on this machine: their engines, recipes, servers, and answers.
 
-Answers to fixed prompts are greedy tokens and verify step counts. Releases use different kernels,
-so two tokens with almost equal logits may swap ranks. The compared server scores the reference's
-answer. Tokens that it prefers by less than its data type's noise are a tie (see `prove`).
+An answer to a fixed prompt has greedy tokens and a verify step count. Releases use different
+kernels, so two tokens with almost equal logits may swap ranks. The compared server scores the
+reference's answer. Tokens that it prefers by less than its data type's noise are a tie (see
+`prove`).
 
 Engines are CPU engines, installed as needed, or the user's own. At most two engines are installed
 at a time, each by a separate process. The next run resumes an interrupted installation.
@@ -152,7 +153,7 @@ class ObservedServer:
         return None
 
     def _scores(self, prompt: ProofPrompt, answer: ProofAnswer) -> Sequence[Any] | None:
-        """Return this server's scores of the reference's answer; None if it cannot score it."""
+        """Return this server's scores of the reference's answer; None if scoring fails."""
         try:
             (ids,) = self._server.prompt_ids([prompt])
             (scores,) = self._server.scores([(ids, answer.ids)])
@@ -164,7 +165,7 @@ class ObservedServer:
 CPU = "cpu"
 _PIN = "engine.version"
 _UNCHANGED = ("--fresh", "--max-attempts=1", "--force")
-"""Launch options that start exactly the recipe's settings, without retries."""
+"""Launch options to start with exactly the recipe's settings, without retries."""
 
 
 class ReleaseRecipe(Struct, frozen=True):
@@ -225,10 +226,8 @@ def recipe_for(
 ) -> ReleaseRecipe:
     """Return the recipe that the arguments `words` name, for `version`.
 
-    python: interpreter with that release.
-
-    Without `python`, a recipe for the CPU engine is pinned to `version`. Raises InputError if the
-    recipe cannot be read.
+    `python`: interpreter with that release; without it, a recipe for the CPU engine is pinned to
+    `version`. Raises InputError if the recipe cannot be read.
     """
     name, overrides = split_recipe(words)
     recipe = load(name, overrides, config_dirs)
@@ -389,7 +388,7 @@ class EngineSupply:
             self._building[release] = (process, log)
 
     def is_installable(self, recipe: ReleaseRecipe) -> bool:
-        """True if the recipe uses a CPU engine. Raises LaunchError without an interpreter."""
+        """True if the recipe uses a CPU engine. Raises LaunchError if no engine is known."""
         release, prepared = recipe.version, recipe.prepared()
         if prepared.cpu is not None:
             return True

@@ -36,7 +36,7 @@ CONFIDENCE = 0.99
 MOST_EVALUATIONS = 40
 """Maximum evaluations of one server, after which the server counts as undecided."""
 _ENDPOINT = 1e-3
-"""Prior weight of the hypothesis that `--good` is bad; every other hypothesis has 1."""
+"""Prior weight of the hypothesis that `--good` is bad; every other hypothesis has weight 1."""
 
 
 class ProbeVerdict(StrEnum):
@@ -75,7 +75,7 @@ def net_evaluations(rate: float) -> int:
 
 
 def most_starts(releases: int) -> int:
-    """Return the most starts that a search of `releases` releases needs with reliable probes."""
+    """Return the maximum starts that a search of `releases` releases needs with reliable probes."""
     return math.ceil(math.log2(releases)) + 1
 
 

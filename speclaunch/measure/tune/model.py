@@ -2,14 +2,14 @@
 
 A verify step of the engine yields L tokens and takes T seconds; the throughput is L / T.
 
-- T is the sum of the target's own time, the draft's steps, and the verified tokens:
+- T is the sum of the times for the target, the draft's steps, and the verified tokens:
   `a + b * steps + c * tokens`, with nonnegative coefficients, fitted to the measurements.
 - L is 1 plus the sum over all positions of the probability that the draft is accepted. The engine
-  counts these drafts (0.5.23: `spec_correct_drafts_histogram`). The probability of a correct draft
-  after correct drafts falls slowly, and is assumed to keep falling at the last rate. In a tree with
-  b candidates at a position, the probability that none is correct is the chain's to the power of
-  b ** gamma. Further candidates are worth less than the best; gamma is fitted to the measured
-  trees.
+  counts accepted drafts (0.5.23: `spec_correct_drafts_histogram`). The probability of a correct
+  draft after correct drafts falls slowly, and is assumed to keep falling at the last rate. In a
+  tree with b candidates at a position, the probability that none is correct is the chain's to the
+  power of b ** gamma. Further candidates are worth less than the best; gamma is fitted to the
+  measured trees.
 
 Measured settings use their measured values.
 
@@ -170,7 +170,8 @@ def own_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
 def published_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
     """Return the published setting to beat; None for NGRAM or an unknown model.
 
-    The draft's fastest published chain, else 5 steps, topk 1, 6 tokens (`engine.start_setting`).
+    It is the draft's fastest published chain, else 5 steps, topk 1, 6 tokens
+    (`engine.start_setting`).
     """
     if algorithm == NGRAM:
         return None
@@ -183,7 +184,7 @@ def published_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None
 
 
 def order_of(side: LaunchedSide, setting: DraftSetting, name: str | None = None) -> EngineOrder:
-    """Return the launch order of the deployment with a setting, on a free port."""
+    """Return an order to launch the deployment with a setting on a free port."""
     order = side.order(free_port())
     words = with_overrides(order.words, override_words(setting))
     return EngineOrder(name or order.name, words, order.port)

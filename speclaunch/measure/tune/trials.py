@@ -278,7 +278,7 @@ class StoredStarts(Struct, frozen=True):
     verified: Verified | None = None
     """Result of the last comparison of the best settings; None before the first."""
     compared: int = 0
-    """Engine starts of comparisons, including comparisons that do not count."""
+    """Number of engine starts for comparisons, including comparisons that do not count."""
 
     @property
     def tried(self) -> int:
@@ -329,7 +329,7 @@ def stored_starts(key: str, *, fresh: bool) -> StoredStarts:
 
 
 def _by_name(verified: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a stored comparison, with an earlier version's lists as named fields."""
+    """Return a stored comparison with named fields, which earlier versions stored as lists."""
     if verified is None:
         return None
 

@@ -2,7 +2,7 @@
 
 This file (`--speculative-adaptive-config`, 0.5.23 speculative/adaptive_spec_params.py) is
 an object whose keys are batch sizes. Each value has `candidate_steps`, the step counts between
-which the engine switches by acceptance. A batch uses the largest key that is not above it
+which the engine switches by acceptance. A batch uses the largest key not above its size
 (`_find_closest_bs`); smaller batches use the smallest key. The file applies to EAGLE and EAGLE3
 with topk 1 (`adaptive_unsupported_reason`). `speculative_num_steps` must be one of the candidates
 (arg_groups/speculative_hook.py `_init_adaptive_speculative_params`); the engine builds graphs and

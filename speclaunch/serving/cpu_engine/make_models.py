@@ -1,6 +1,6 @@
 """Write one tiny model for the CPU engine: ``make_models.py NAME DEST``.
 
-Runs in the engine's interpreter (torch, safetensors, tokenizers); imports nothing of speclaunch.
+Runs in the engine's interpreter (torch, safetensors, tokenizers); imports nothing from speclaunch.
 The same name always gives the same bytes, and DEST appears complete or not at all.
 
 ========================  =======================================================================
@@ -375,7 +375,7 @@ DEFAULT_ERROR_RATE = 0.3
 
 
 def build(name: str, error_rate: float | None) -> tuple[Config, Tensors]:
-    """Return config and weights of a model. Raises ``ValueError`` for invalid arguments."""
+    """Return a model's config and weights. Raises ``ValueError`` for invalid arguments."""
     draft = CYCLE_DRAFT.fullmatch(name)
     if draft is None:
         if name not in MODELS:

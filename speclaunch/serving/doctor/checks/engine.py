@@ -191,7 +191,7 @@ _WATCHED = {
     *_KERNELS, "torch", "torchvision", "torchaudio", "transformers", "flashinfer-python",
     "flashinfer-cubin", "sgl-deep-gemm", "xgrammar", "torch-memory-saver", "apache-tvm-ffi",
 }  # fmt: skip
-"""Packages that cause crashes or wrong output in a wrong version; other mismatches are minor."""
+"""Packages whose wrong version causes crashes or wrong output; other mismatches are minor."""
 _FLASHINFER_BINARIES = ("flashinfer-cubin", "flashinfer-jit-cache")
 _SKIP = "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"
 _SHOWN = 6
@@ -327,7 +327,7 @@ def _mismatches(
 def _install(
     found: MachineFacts, runtime: Runtime, mismatches: list[_Mismatch]
 ) -> tuple[str, bool]:
-    """Return `pip_install` for the mismatched packages, or for SGLang if there are many."""
+    """Return the `pip_install` fix for the mismatched packages, or for SGLang if they are many."""
     if len(mismatches) > _SHOWN:
         return pip_install(found, f"sglang=={runtime.sglang}")
     return pip_install(found, *(mismatch.requirement for mismatch in mismatches))
