@@ -342,7 +342,7 @@ def _tail(line: Line, claims: Sequence[str]) -> int:
 
 
 def sentence(cells: Sequence[CellRecord]) -> str:
-    """Return the verdict of all cells as text."""
+    """Return the verdict on all cells as text."""
     sentences: list[str] = []
     for workload, contexts, concurrencies in _workloads(cells):
         for line in contexts:

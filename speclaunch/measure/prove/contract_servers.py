@@ -276,7 +276,7 @@ class ContractServer:
             time.sleep(_STARTED_SECONDS)
 
     def lives(self) -> bool:
-        """True if `/health` answers 200."""
+        """True if `/health` returns 200."""
         with self._make() as client:
             return bool(client.healthy())
 

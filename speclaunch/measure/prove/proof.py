@@ -182,7 +182,7 @@ class AnswerKind(StrEnum):
 
 
 class AnswerVerdict(Struct, frozen=True):
-    """Verdict of one answer.
+    """Verdict on one answer.
 
     `position`: index of the first differing token, or of the first wrong token; None if equal.
     """
@@ -236,7 +236,7 @@ def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
 def compare(
     answer: ProofAnswer, plain: ProofAnswer, scores: Sequence[Scored] | None, tolerance: float
 ) -> AnswerVerdict:
-    """Return the verdict of an answer.
+    """Return the verdict on an answer.
 
     `scores`: the answer scored by the plain server; needed if the answers differ.
     """

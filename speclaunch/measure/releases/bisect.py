@@ -147,7 +147,7 @@ def probe(
     supply: EngineSupply,
     say: Say,
 ) -> tuple[ReleaseProbe, ReleaseAnswers | None]:
-    """Start a release and evaluate the check; return the probe and the updated reference."""
+    """Start and check a release; return the probe and the reference (None if not yet set)."""
     release, began = str(due.probe), time.monotonic()
     fails = ProbeVerdict.BAD if task.check.is_start else ProbeVerdict.SKIP
 

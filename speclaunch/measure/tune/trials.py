@@ -329,7 +329,7 @@ def stored_starts(key: str, *, fresh: bool) -> StoredStarts:
 
 
 def _by_name(verified: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a stored comparison with named fields, which earlier versions stored as lists."""
+    """Return a stored comparison, if any, with named fields; earlier versions stored lists."""
     if verified is None:
         return None
 

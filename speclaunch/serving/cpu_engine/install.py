@@ -229,7 +229,7 @@ OLDEST_GLIBC = (2, 34)
 
 
 class Installation(Struct, frozen=True):
-    """Installation of the engine, run while holding the lock."""
+    """Installation of the engine. The caller must hold the lock."""
 
     engine: CpuEngine
     report: Report
@@ -359,7 +359,7 @@ class Installation(Struct, frozen=True):
         return offered(ended.lines, ended.in_time)
 
     def install_packages(self, report: ReportDetail) -> bool | None:
-        """Install all other packages, pinned; return None if that was already done."""
+        """Install all other packages, pinned; return None if they were already installed."""
         text = requirements(self.engine.release)
         file = self.engine.root / "requirements.txt"
         replace_file(file, text, 0o666)

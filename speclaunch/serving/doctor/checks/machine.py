@@ -438,7 +438,7 @@ def _holder(process: OtherProcess, found: MachineFacts) -> str:
 
 
 def _left_over(gpu: Gpu, found: MachineFacts) -> list[int]:
-    """Return the IDs of a GPU's left-over engine processes that the user may end."""
+    """Return the process IDs of a GPU's leftover engines that the user may end."""
     if isinstance(found.processes, UnknownFact):
         return []
     on_gpu = {process.pid for process in gpu.processes}
