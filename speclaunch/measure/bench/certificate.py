@@ -283,7 +283,7 @@ def quantiles(values: Sequence[float]) -> tuple[float, ...]:
 def stops(cells: Sequence[CellRecord]) -> tuple[StopRecord, ...]:
     """Return the points at which speculation stops paying, by workload.
 
-    Each point is a measured cell. The search runs along concurrency, and also along context length
+    Each point is a measured cell. The search runs along concurrency, and along context length
     if there are several lengths.
     """
     found: list[StopRecord] = []

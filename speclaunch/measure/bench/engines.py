@@ -165,7 +165,7 @@ class MeasuredEngine:
         return not self.lives
 
     def pause(self) -> None:
-        """Pause the engine's processes, because idling would slow down the other engine."""
+        """Pause the engine's processes, because idling slows the other engine."""
         pid = self.pid
         if pid is None or self._paused:
             return

@@ -27,7 +27,7 @@ The engine treats these IDs as image padding (logprob_result_processor.py
 
 
 class Client(Protocol):
-    """Server client for use in one thread, such as `EngineClient`."""
+    """Server client for one thread, such as `EngineClient`."""
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> Any:
         """Send a JSON document; return an answer with `status_code`, `text` and `json()`."""

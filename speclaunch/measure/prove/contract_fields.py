@@ -338,7 +338,7 @@ def _entries(found: Any) -> list[tuple[float | None, int]]:
 
 
 def stream(pair: Pair) -> Outcome:
-    """Check that streaming preserves text, counts and finish reason, also with a stop string."""
+    """Check that streaming preserves text, counts and finish reason, even with a stop string."""
 
     def check(body: dict[str, Any]) -> str:
         ours, plain = (_streamed(server.stream(body)) for server in pair.servers)

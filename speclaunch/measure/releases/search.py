@@ -75,7 +75,7 @@ def net_evaluations(rate: float) -> int:
 
 
 def most_starts(releases: int) -> int:
-    """Return the maximum starts that a search of `releases` releases needs with reliable probes."""
+    """Return the maximum starts of a search over `releases` releases with reliable probes."""
     return math.ceil(math.log2(releases)) + 1
 
 

@@ -2,7 +2,7 @@
 
 A verify step of the engine yields L tokens and takes T seconds; the throughput is L / T.
 
-- T is the sum of the times for the target, the draft's steps, and the verified tokens:
+- T is the time of the target, the draft's steps, and the verified tokens:
   `a + b * steps + c * tokens`, with nonnegative coefficients, fitted to the measurements.
 - L is 1 plus the sum over all positions of the probability that the draft is accepted. The engine
   counts accepted drafts (0.5.23: `spec_correct_drafts_histogram`). The probability of a correct

@@ -2,7 +2,7 @@
 
 Each completed step leaves a mark in the virtual environment, so an interrupted run resumes after
 the last completed step. The manifest is written after the last step: if it exists, the engine is
-complete. The child processes inherit the lock: if speclaunch is killed and pip survives, a second
+complete. Child processes inherit the lock: if speclaunch is killed and pip survives, a second
 installation waits for pip.
 
 PyPI's torch for Linux includes gigabytes of CUDA libraries that a CPU engine never loads. The CPU
@@ -229,7 +229,7 @@ OLDEST_GLIBC = (2, 34)
 
 
 class Installation(Struct, frozen=True):
-    """Installation of the engine. The caller must hold the lock."""
+    """Engine installation. The caller must hold the lock."""
 
     engine: CpuEngine
     report: Report
