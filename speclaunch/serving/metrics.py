@@ -179,7 +179,7 @@ def read_metrics(client: EngineClient, seconds: float = _SECONDS) -> EngineMetri
 
 
 def engine_metrics(samples: Iterable[Sample]) -> EngineMetrics:
-    """Return the values of an engine from its samples. Pure."""
+    """Return the values of an engine from its samples."""
     ranks: dict[str, dict[tuple[int, ...], dict[str, float]]] = {}
     finished: dict[str, float] = {}
     role = None

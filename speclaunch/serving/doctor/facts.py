@@ -157,7 +157,7 @@ class Port(Struct, frozen=True):
     refused: str | None = None
     """Error if the port cannot be bound; None if it can."""
     holder: int | None = None
-    """ID of the process that listens on the port; None if unknown."""
+    """ID of the process that listens on the port; None if there is none or it is unknown."""
     free: int | None = None
     """A free port nearby, if one was found."""
 
@@ -213,7 +213,7 @@ class RecipeNeeds(Struct, frozen=True):
     budget: MemoryBudget | None = None
     """Predicted memory use on this machine; None if the rules could not run."""
     own_variables: frozenset[str] = frozenset()
-    """Variables set by the recipe or the CPU engine, which the rules check."""
+    """Names of the variables that the recipe or the CPU engine sets; the rules check them."""
 
 
 class MachineFacts(Struct, frozen=True):
@@ -270,7 +270,7 @@ class PendingAnswer(Generic[T]):
         self._thread.start()
 
     def get(self) -> T | UnknownFact:
-        """Return the result; an UnknownFact if the task raised or did not end in time."""
+        """Return the result, or an UnknownFact if the task raised or did not end in time."""
         self._thread.join(max(0.0, self._deadline - time.monotonic()))
         if self._thread.is_alive():
             return NoAnswer(self._what, f"no answer within {self._seconds:g} s")
@@ -311,7 +311,7 @@ class CheckState(StrEnum):
 
     OK = "ok"
     NOTE = "note"
-    """Useful information, but no problem."""
+    """Useful information, not a problem."""
     UNKNOWN = "unknown"
     """The check has no result."""
     WARNING = "warning"

@@ -210,7 +210,7 @@ def with_engine_checks(
 
 
 def known_python(runtime: object) -> Path | None:
-    """Return the detected engine's interpreter; None if there is none or it was not executed."""
+    """Return the detected engine's interpreter if it was executed, else None."""
     return runtime.interpreter if isinstance(runtime, Runtime) and runtime.executed else None
 
 
@@ -304,7 +304,7 @@ class DoctorRequest(Struct, frozen=True):
     """Recipe of the complete deployment if `recipe` is one of its roles; otherwise None."""
     versions: tuple[str, ...] = ()
     lookup: Lookup = field(default_factory=Lookup)
-    """Lookup with the explicit hardware, if any."""
+    """Lookup with the hardware that the user set, if any."""
     asker: EngineQuerier | None = None
     """Querier for the engine's own checks of the recipe; None to skip them."""
 
@@ -487,7 +487,7 @@ def _user_home(env: Mapping[str, str]) -> Path:
 def _lookup(
     lookup: Lookup, recipe: Recipe, found: Hardware | UnknownFact, runtime: Runtime | UnknownFact
 ) -> Lookup:
-    """Return the lookup with the hardware for the rules.
+    """Return the lookup with the hardware that the rules assume.
 
     The doctor checks a start on this machine, so this machine's GPUs override the recipe's
     hardware. The GPU line reports any difference.

@@ -96,7 +96,7 @@ def read_tools(env: Mapping[str, str]) -> Tools:
 
 
 def read_port(host: str, number: int) -> Port:
-    """Return a port's state: free, or unusable and why."""
+    """Return a port's availability; if refused, also the reason and a free port nearby."""
     address = _local_address(host)
     try:
         require_free(address, number)
@@ -133,7 +133,7 @@ def _limit(value: int) -> int | None:
 
 def _memory_limit() -> tuple[int | None, int | None]:
     """Return the smallest memory limit of this process's control groups, and that group's use, in
-    bytes; None if unlimited or unknown.
+    bytes. Both are None without a limit; the use is None if unknown.
     """
     found: list[tuple[int, int | None]] = []
     for directory in _groups("memory"):
@@ -321,8 +321,8 @@ class Custody(StrEnum):
     PARENT = "parent"
     """The engine's parent is the process that started it."""
     SERVICE = "service"
-    """The engine was meant to run without a parent: a service, a container's main process,
-    setsid."""
+    """The engine was meant to run without a parent: as a service, as a container's main process,
+    or with setsid."""
     LEFT_OVER = "left over"
     """The engine's parent has exited, and the engine was not meant to run without one."""
     ZOMBIE = "zombie"

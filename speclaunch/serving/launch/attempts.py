@@ -128,7 +128,7 @@ class Launching(EngineStarts, kw_only=True):
     clock: Callable[[], float] = time.monotonic
     _starts: int = 0
     _proven: list[Mapping[str, Any]] = []
-    """Changes that served in this launch."""
+    """Changes with which an engine served in this launch."""
 
     def run(self, changes: Mapping[str, Any], rung: Rung | None = None) -> Conclusion:
         """Run attempts, starting with `changes`, until no attempt follows; return the result."""

@@ -28,7 +28,7 @@ from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.planner import Attempt
 
 ABOVE = "mem_fraction_static_above"
-"""Key in `Diagnosis.numbers` for the `mem_fraction_static` that the engine asks to exceed."""
+"""Key in `Diagnosis.numbers` for the value that `mem_fraction_static` has to exceed."""
 _TOKENS = re.compile(r"([\d,]+) tokens")
 _POOL_TOO_LARGE = frozenset({"pool-exceeds-machine", "killed-filling-pool"})
 _LOADS = (Phase.WEIGHTS, Phase.DRAFT_WEIGHTS)
@@ -377,7 +377,7 @@ def needed_tokens(predictor: Predictor, observations: Sequence[Observation]) -> 
 
 
 def _moved(predictor: Predictor, seen: Observation) -> float | None:
-    """Return the error of the predicted lower end; None if the failure does not show it."""
+    """Return the observed offset of the range's lower end; None if the failure shows none."""
     bounds = predictor.bounds(seen.changes)
     if bounds is None:
         return None

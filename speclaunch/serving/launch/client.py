@@ -113,7 +113,7 @@ class EngineClient:
 
     @classmethod
     def of_server(cls, url: str, key: str | None) -> EngineClient:
-        """Return a client for a server on any machine, which verifies its certificate."""
+        """Return a client for a server on any machine. It verifies the server's certificate."""
         client = cls.__new__(cls)
         client._reader = HttpReader(url, _headers(key))
         client._prefix = urlsplit(url).path
@@ -298,7 +298,10 @@ def verify(client: EngineClient, rendered: RenderedArgs, settings: Settings) -> 
 def check_answers(
     info: Mapping[str, Any], generation: Generation | None, rendered: RenderedArgs
 ) -> Verification:
-    """Return the result of comparing the engine's answers with the requested settings. Pure."""
+    """Return the result of comparing the engine's answers with the requested settings.
+
+    `generation`: None if it was not requested.
+    """
     requested = rendered.value("speculative_algorithm")
     algorithm = info.get("speculative_algorithm")
     problems: list[str] = []

@@ -5,10 +5,10 @@ The engine's header is `[%(asctime)s{ranks}] %(message)s` in every release from 
 ` DP0 PP0 ATTN_CP0 TP0 EP0`, each only if there are several (managers/scheduler.py).
 
 `PATTERNS` is the only table of messages. The phases of a launch and the diagnosis both use it. At
-`--log-level warning` the engine prints none of them, so readiness is queried over HTTP and never
+`--log-level warning` the engine prints no such message, so readiness is queried over HTTP and never
 read from the log.
 
-Sources: the log statements of the released wheels, 0.4.6.post5 to 0.5.23. Messages by release:
+Sources (log statements of the released wheels, 0.4.6.post5 to 0.5.23):
 model_executor/model_runner.py (weights, capture up to 0.5.16), mem_cache/memory_pool.py (pool),
 model_runner_components/cuda_graph_setup.py (capture from 0.5.17), speculative/eagle_worker*.py
 (draft capture), managers/scheduler.py (summary), entrypoints/http_server.py (ready).
@@ -175,7 +175,7 @@ def may_be_milestone(text: str) -> bool:
 
 
 def mark_of(text: str) -> tuple[LogMark, re.Match[str]] | None:
-    """Return the mark and match of a log line without its header; None without a milestone."""
+    """Return the milestone in a log line without header, and its match; None if there is none."""
     if may_be_milestone(text):
         for mark, pattern in PATTERNS:
             found = pattern.match(text)
@@ -220,7 +220,7 @@ _TASK = re.compile(r"\d{1,5}: (?=\[|Traceback|  |[A-Z]|[a-z_]+\.|$)")
 """Line prefix of `srun --label`."""
 _AFTER_BAR = re.compile(r"\] ?(?=\[\d{4}-\d\d-\d\d \d\d:|Traceback \(most recent call last\):)")
 _BAR = re.compile(r"\d{1,3}%[^%]{0,300}<[^%\]]{1,60}\]$")
-"""Progress bar (`0%|   | 0/4 [00:00<?, ?it/s]`): an error may follow on the same line."""
+"""Progress bar (`0%|   | 0/4 [00:00<?, ?it/s]`). An error may follow on the same line."""
 _MAX_COLLECTORS = 4
 """Maximum number of collectors' prefixes on a line, for example journald, Compose and a pod."""
 
@@ -229,13 +229,13 @@ class LogLine(NamedTuple):
     """Line that the engine wrote."""
 
     number: int
-    """Line number, from 1 as in an editor."""
+    """Line number, starting at 1."""
     raw: str
     """Unchanged line of the log."""
     text: str
     """Text of the line, without prefixes and the engine's header."""
     source: str
-    """Actor, pod or service in the log collector's prefix, which tells several engines apart."""
+    """Actor, pod or service in the log collector's prefix, which distinguishes engines."""
     stamped: bool
     """True if the line has the engine's header; a traceback's lines have none."""
     rank: str

@@ -96,7 +96,7 @@ def parents_by_pid() -> dict[int, int]:
 
 
 def kill_all(root: int, seconds: float = 5.0) -> list[int]:
-    """Kill all descendants of `root` for up to `seconds`; return the survivors."""
+    """Kill all descendants of `root`, trying for up to `seconds`; return the survivors' ids."""
     deadline = time.monotonic() + seconds
     while True:
         left = descendants(root)
@@ -158,7 +158,7 @@ class Log:
         self._put(self._redacted(data[: len(data) - keep]))
 
     def close(self) -> None:
-        """Write the held-back text."""
+        """Write the text that `write` held back."""
         self._put(self._redacted(self._held))
         self._held = b""
 

@@ -216,7 +216,7 @@ def command(prepared: Prepared) -> list[str]:
 
 
 def document(prepared: Prepared) -> dict[str, Any]:
-    """Return the command as JSON values, with its secrets redacted."""
+    """Return the command as a JSON object, with its secrets redacted."""
     hidden = set(prepared.secrets)
     return {
         "version": 1,

@@ -340,7 +340,7 @@ _NOT_MEMORY_VARIABLES = frozenset(
 
 
 class LastGood(Struct, frozen=True):
-    """Recipe changes with which an engine last served, and the time and launch."""
+    """Recipe changes with which an engine served, with the time and the run."""
 
     changes: Mapping[str, Any]
     since: float
@@ -380,14 +380,14 @@ def settings_key(deployment: Deployment, version: str, hardware: Hardware | None
 
 
 def recall(name: str) -> LastGood | None:
-    """Return the last settings that served under a key; None if there are none."""
+    """Return the last known good settings of a key; None if there are none."""
     entries = _read(name)
     return entries[0] if entries else None
 
 
 def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None) -> None:
-    """Store the changes that served; without changes, drop the key's settings, because the recipe
-    itself served.
+    """Store changes with which an engine served. Without changes, drop the key's settings, because
+    the recipe itself served.
 
     An unwritable disk does not stop the launch; the next launch walks the ladder again.
     """

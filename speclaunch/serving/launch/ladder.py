@@ -79,7 +79,7 @@ _CLOSE = 0.01
 _POOL = 0.05
 """Distance from the fraction that leaves nothing for the KV pool to the lowest fraction tried."""
 _PATIENCE = 2
-"""Number of times the fraction is lowered before another setting is stepped."""
+"""Number of times the fraction is lowered before another setting is changed."""
 _UNKNOWN_TOO_HIGH, _UNKNOWN_TOO_LOW = 0.7, 0.9
 """Fractions to try if an unknown fraction was too high or too low."""
 
@@ -90,7 +90,7 @@ Step = tuple[Mapping[str, Any], str]
 def walk(
     settings: Recovery, predictor: Predictor, seen: Sequence[Observation], tried: set[str]
 ) -> Step | None:
-    """Return the next untried settings in `recovery.order` and why; None if all were tried."""
+    """Return the next untried settings in `recovery.order` and a reason; None if none are left."""
     for changes, why in _options(settings, predictor, seen):
         if key(changes) not in tried and _differs(seen[-1], changes):
             return changes, why
@@ -100,8 +100,8 @@ def walk(
 def demanded(limits: FitLimits, predictor: Predictor, now: Observation) -> Mapping[str, Any] | None:
     """Return the settings from which the search starts; None if no step is possible.
 
-    If the diagnosis names the fraction, return the failed settings. Otherwise, lower the first
-    setting that it names by one step.
+    If the diagnosis names the fraction, return the failed settings. Otherwise, lower by one step
+    the first setting that the diagnosis names.
     """
     if now.direction is not None:
         return now.settings
@@ -185,7 +185,7 @@ def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> 
 
 def _between(value: float, low: float, high: float, *, closed: bool) -> float | None:
     """Return the value if it is between the bounds, otherwise their middle; None if the bounds
-    meet. `closed`: `high` itself is allowed.
+    meet. `closed`: True if `high` itself is allowed.
     """
     if high - low < _CLOSE:
         return None
@@ -230,7 +230,7 @@ class Ladder:
     def next(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
         """Return the next rung or the end after these attempts, the last of which failed.
 
-        The same attempts give the same result. Raises ValueError without an attempt.
+        The same attempts give the same result. Raises ValueError if there are no attempts.
         """
         if not attempts:
             raise ValueError("there is no attempt to continue from")
@@ -257,7 +257,8 @@ class Ladder:
 
     def _named_first(self, now: Observation, last: Attempt) -> Rung | LadderEnd | None:
         """Return the rung that raises `max_total_tokens`, or the end if recovery may not change it.
-        None if the diagnosis does not name this setting first, or if it does not limit the pool.
+        None if the diagnosis does not name this setting first, or the setting does not limit the
+        pool.
         """
         name, direction = next(iter(now.cause.directions.items()))
         if direction is not Direction.RAISE or name != Steppable.POOL.value:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _COURSE_SECONDS = 60.0
 """Interval at which the progress of a serving engine is recorded."""
 _EXTEND_SECONDS = 10.0
-"""Interval of requests to the service manager for more time during a start."""
+"""Interval between requests to the service manager for more time during a start."""
 
 
 class LaunchRun:

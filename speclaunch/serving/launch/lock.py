@@ -113,8 +113,8 @@ def lock_request(
 
 
 def _with_reference(word: str) -> str | None:
-    """Return an override that reads its secret from a variable; None unless the key is in `args`
-    or `engine.env`.
+    """Return the override with its secret replaced by a reference to a variable; None unless the
+    key is in `args` or `engine.env`.
     """
     key, _, value = word.partition("=")
     section, _, name = key.lstrip("+").rpartition(".")
@@ -253,7 +253,7 @@ def _require_same(prepared: Prepared, plan: Plan, text: str, name: str) -> None:
 def differences_now(
     lock: Recipe, recipe: Recipe, prepared: Prepared, plan: Plan, *, verify: bool = False
 ) -> tuple[LockDifference, ...]:
-    """Return the differences of the recipe and this machine from a lock.
+    """Return the differences between a lock and the recipe on this machine.
 
     `prepared` and `plan`: the lock's deployment as it would start now. Raises LaunchError.
     """

@@ -161,7 +161,7 @@ class PlannedLaunch(Struct, frozen=True):
     worker: bool = False
     """True for a rank that serves no requests (any but the first of `nnodes`)."""
     group: RankGroup | None = None
-    """Group of ranks that must agree; None for a single rank."""
+    """Group of ranks that must agree; None if no ranks have to agree."""
     weight_bytes: tuple[int | None, int | None] = (None, None)
     """Weight bytes of target and draft; None if unknown."""
     smoke: bool = False
@@ -204,7 +204,7 @@ class PlannerResult(Struct, frozen=True):
 
 
 _to_supervisor: BinaryIO | None = None
-"""In the planner: pipe to the waiting process; None in all other processes."""
+"""Pipe from the planner to the waiting process; None in all other processes."""
 
 
 def in_planner_process() -> bool:
@@ -213,7 +213,7 @@ def in_planner_process() -> bool:
 
 
 def hand_over(handed: PlannerResult) -> NoReturn:
-    """In the planner: send the launch to the waiting process, and exit."""
+    """Send the launch from the planner to the waiting process, and exit."""
     assert _to_supervisor is not None  # noqa: S101 - for the type checker
     sys.stdout.flush()
     sys.stderr.flush()
@@ -361,7 +361,7 @@ def _answered(
 
 
 def _answer_and_end(question: Callable[[], Any], pipe: int) -> NoReturn:
-    """In the planner: write the answer to `pipe` and exit."""
+    """Write the result of `question` to `pipe`, and exit."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGINT, signal.SIGHUP):

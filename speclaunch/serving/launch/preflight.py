@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _MISFIT = "SPL711"
 _CHEAP_S = 5.0
-"""Maximum seconds of an engine query before a start; a third of the start's duration if that is
-longer.
+"""Maximum seconds for an engine query before a start, or a third of the start's duration if that
+is longer.
 """
 _LEAST_START_S = 20.0
 """Duration of a start without weights (imports, processes, graphs), in seconds. The CPU engine's
@@ -55,7 +55,7 @@ class PreflightResult(Struct, frozen=True):
     findings: tuple[Finding, ...]
     """Findings except those of info severity, which `plan` and `lint` show."""
     absent: tuple[Problem, ...] = ()
-    """Paths missing on this machine, which also stop a launch."""
+    """Problems about paths missing on this machine, which also stop a launch."""
 
     @property
     def reasons(self) -> str:
@@ -143,7 +143,7 @@ def _engine_refusals(
 
 
 def absent_paths(prepared: Prepared) -> list[Problem]:
-    """Return the paths in the recipe that are missing on this machine, with their places."""
+    """Return a problem for each path in the recipe that is missing on this machine."""
     made = (prepared.cpu.models,) if prepared.cpu is not None else ()
     return [
         Problem(path.message, prepared.recipe.place("args", path.recipe_name), path.help)

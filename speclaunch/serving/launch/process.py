@@ -51,7 +51,7 @@ class Interrupts:
         os.close(self._notify)
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until a signal arrives or the time is over; return True if a signal arrived."""
+        """Sleep until a signal arrives, at most `seconds`; return True if a signal arrived."""
         deadline = time.monotonic() + seconds
         while not self.received and (left := deadline - time.monotonic()) > 0:
             ready, _, _ = select.select([self.wake], [], [], left)

@@ -218,7 +218,7 @@ class Run(Struct, frozen=True):
         return self.directory / Path(str(name)).name if name else None
 
     def section(self, name: str) -> Mapping[str, Any]:
-        """Return a section of the journal; empty if it has none."""
+        """Return a section of the journal; empty if the section is missing."""
         found = self.document.get(name)
         return found if isinstance(found, dict) else {}
 
@@ -333,7 +333,7 @@ def require_free(host: str, port: int) -> None:
     """Raise LaunchError if `host`:`port` cannot be bound.
 
     The engine notices only after it has loaded everything, and then hangs instead of exiting
-    (measured on 0.5.23: over a minute, all processes alive).
+    (measured on 0.5.23).
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -358,7 +358,7 @@ def require_free(host: str, port: int) -> None:
 
 
 def other_listener(port: int, ours: Collection[int]) -> str | None:
-    """Return the listener on `port` if it is not one of the processes `ours`; None otherwise.
+    """Describe the listener on `port` if it is not one of the processes `ours`; else return None.
 
     A free port can be taken while the weights load. Another server then answers instead of the
     engine.
@@ -373,7 +373,7 @@ def other_listener(port: int, ours: Collection[int]) -> str | None:
 
 
 def listeners(port: int) -> list[int | None]:
-    """Return processes listening on `port`; None for processes this user cannot inspect."""
+    """Return the ids of processes listening on `port`; None for those this user cannot inspect."""
     return [
         connection.pid
         for connection in psutil.net_connections(kind="tcp")

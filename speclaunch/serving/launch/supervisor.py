@@ -117,7 +117,7 @@ class Notifier:
 
 
 _HEALTH_SECONDS = 0.2
-"""Interval of health checks during a start."""
+"""Interval between health checks during a start."""
 
 
 class Prober(LaunchThread):
@@ -206,7 +206,7 @@ class EngineSpec(Struct, frozen=True):
 
 
 class Ending(StrEnum):
-    """Kind of end of an engine run."""
+    """Way in which an engine run ended."""
 
     FAILED = "failed"
     """The engine never became ready, or does not serve the requested settings."""

@@ -365,8 +365,8 @@ def run_hook(program: Path, facts: Mapping[str, object], log: Path) -> LaunchThr
     """Start and return a thread that runs a user's program, with the facts as environment
     variables.
 
-    The program's output is written to `log`. It receives no arguments, input or secrets, and is
-    killed after `HOOK_SECONDS`.
+    The program receives no arguments, input or secrets, and is killed after `HOOK_SECONDS`. Its
+    output is written to `log`.
     """
     env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     env |= {f"SPECLAUNCH_{name.upper()}": str(value) for name, value in facts.items()}

@@ -233,7 +233,7 @@ class SharedMemory:
             return None
 
     def remember(self, key: str | None, decision: Decision) -> None:
-        """Store the settings of a decision with which all ranks served."""
+        """Store a decision's settings after all ranks served with them."""
         self._write(key, {name: dict(part.changes) for name, part in decision.parts.items()})
 
     def forget(self, key: str | None, decision: Decision) -> None:
@@ -489,8 +489,8 @@ class Membership:
         *,
         former: bool = False,
     ) -> Joined | Decision | Failure | None:
-        """Return the record of a file that never changes, read only once; None if it is missing or
-        invalid.
+        """Return the record in a file that never changes; None if it is missing or invalid. A valid
+        file is read only once.
         """
         key = self._key(file, former=former)
         if self._immutable.get(key) is None:

@@ -111,9 +111,7 @@ class AgreementKeeper(LaunchThread):
             return self._started_cycle + 1
 
     def has_done(self, cycle: int) -> bool:
-        """True if this cycle's `publish` data is on the disk and the directory has been
-        read since.
-        """
+        """True if this cycle's `publish` data is on disk and the directory has been read since."""
         return self.view is not None and self._done_cycle >= cycle
 
     def stop(self, seconds: float) -> None:
@@ -176,7 +174,7 @@ class AgreementKeeper(LaunchThread):
 
 
 def document(attempt: Attempt) -> dict[str, Any]:
-    """Return an attempt as JSON for other ranks; empty if its cause is unknown."""
+    """Return an attempt as a JSON object for other ranks; empty if its cause is unknown."""
     found = attempt.diagnosis
     if found is None or found.cause is None:
         return {}
@@ -279,7 +277,7 @@ def rung_of(decision: Decision) -> Rung | None:
 
 _POLL_SECONDS = 0.05
 _FLUSH_SECONDS = 5.0
-"""Maximum seconds to wait until the last messages are on the disk."""
+"""Maximum seconds to wait until the last messages are on disk."""
 
 
 class RankLaunching(EngineStarts, kw_only=True, dict=True):
@@ -497,13 +495,13 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return self._keeper.publish(RankState(0, mine.epoch, self._stage, mine.engine), new)
 
     def _wait_for(self, cycle: int) -> None:
-        """Wait until this cycle's data is on the disk, or the rank is lost or interrupted."""
+        """Wait until this cycle's data is on disk, or the rank is lost or interrupted."""
         while not self._keeper.has_done(cycle) and self._lost is None:
             if self.interrupts.wait(_POLL_SECONDS):
                 return
 
     def _view(self) -> View:
-        """Return the last view, with `overdue` and `stale` set if its problems last too long."""
+        """Return the last view; set `overdue` or `stale` if a problem has lasted too long."""
         view, now = self._keeper.view, boot_seconds()
         assert view is not None  # noqa: S101 - `_wait_for_directory` has waited for it
         if not absent(self._mine, view):

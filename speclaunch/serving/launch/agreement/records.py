@@ -251,7 +251,7 @@ def dump(value: Any) -> bytes:
 
 
 def load_joined(data: bytes) -> Joined | None:
-    """Return the record; None if it is not valid."""
+    """Return the record of a joining rank; None if it is not valid."""
     content = document(data)
     pid = content.get("pid")
     found = _loaded(Joined, {**content, "pid": pid if type(pid) is int else 0})
@@ -333,7 +333,7 @@ def life_file(kind: LifeFile, name: Name) -> str:
 
 
 def epoch_file(kind: EpochFile, number: int) -> str:
-    """Return the name of a decision's file: `epoch`, or `served` once all ranks served with it."""
+    """Return the file name of an epoch's decision, or of the mark that all ranks served with it."""
     return f"{kind}-{number:05d}.json"
 
 
@@ -352,7 +352,7 @@ def read_life(file: str) -> tuple[str, Name] | None:
 
 
 def read_epoch(file: str) -> tuple[str, int] | None:
-    """Return `epoch` or `served`, and the number; None for other files."""
+    """Return `epoch` or `served`, and the epoch number; None for other files."""
     found = _EPOCH.match(file)
     return None if found is None else (found[1], int(found[2]))
 

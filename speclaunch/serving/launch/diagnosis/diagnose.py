@@ -54,7 +54,7 @@ from speclaunch.serving.launch.engine_log import (
 def milestone_text(
     mark: LogMark, found: re.Match[str], loads: int
 ) -> tuple[str, Mapping[str, float]]:
-    """Return the text of a milestone (empty if the milestone adds nothing) and its figures."""
+    """Return a milestone's text for users (empty if there is none), and its figures."""
     groups = found.groupdict()
     numbers = {n: value for n, value in _figures(found).items() if n not in ("type", "what")}
     whose = "target" if loads < 2 else "draft"
@@ -285,7 +285,7 @@ class Stream:
             )
 
     def _match(self, where: Where, failure: LogFailure, *, final: bool = True) -> bool:
-        """Record the error as a suspect and return True if a signature matches it."""
+        """Record the error as a suspect if a signature matches it; return True if one does."""
         match = _first_match(where, failure)
         if match is None:
             return False
@@ -498,7 +498,7 @@ def _doubts(
 ) -> tuple[bool, tuple[CauseCandidate, ...]]:
     """Return True if the log does not prove a cause, together with the possible causes.
 
-    `alone`: only one engine writes to the log, whatever its lines look like.
+    `alone`: True if only one engine writes to the log, whatever its lines look like.
     """
     launch = stream.launch
     mixed = launch.mixed and not alone

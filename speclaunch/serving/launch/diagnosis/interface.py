@@ -258,7 +258,7 @@ def known(
     versions: str = "",
     sources: tuple[str, ...] = (),
 ) -> KnownCause:
-    """Return a catalogue entry. The parameters are those of `Cause`."""
+    """Return a catalogue entry with these signatures; the other parameters are those of `Cause`."""
     turned, releases = dict(directions), SpecifierSet(versions)
     cause = Cause(name, title, meaning, remedy, memory, turned, releases, sources)
     return KnownCause(cause, signatures)

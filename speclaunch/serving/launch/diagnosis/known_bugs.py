@@ -33,7 +33,7 @@ _NAMED = (
 def known_bugs(diagnosis: Diagnosis) -> tuple[Advisory, ...]:
     """Return the advisories about failures that affect an engine with this configuration.
 
-    Empty if the log shows no failure, or no release or arguments of the engine.
+    Empty if the log shows no failure, no engine version or no arguments.
     """
     if not diagnosis.failed or diagnosis.version is None or not diagnosis.arguments:
         return ()

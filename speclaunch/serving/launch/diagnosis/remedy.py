@@ -21,7 +21,7 @@ class SettingChange(Struct, frozen=True):
     """One setting to change."""
 
     argument: str
-    """Argument's name in the newest engine, as in a recipe."""
+    """Name of the argument in the newest engine, as in a recipe."""
     direction: Direction
     flag: str
     """Flag of this engine version, with the value if known: `--max-total-tokens 9`."""
