@@ -170,7 +170,8 @@ class Tools(Struct, frozen=True):
     compat: bool = False
     """True if a CUDA forward-compatibility package exists, so an older driver may suffice."""
     devices: tuple[str, ...] = ()
-    """Vendors whose accelerators have a device file here, even without a working driver."""
+    """Vendors whose accelerators have a device file on this machine, even without a working
+    driver."""
 
 
 class RecipeNeeds(Struct, frozen=True):
@@ -233,7 +234,7 @@ class MachineFacts(Struct, frozen=True):
     hub: Hub | UnknownFact = NOT_READ
     models: tuple[LocalModel, ...] = ()
     missing: tuple[MissingPath, ...] | UnknownFact = ()
-    """Paths of the recipe that do not exist here."""
+    """Paths of the recipe that do not exist on this machine."""
     port: Port | UnknownFact = NOT_READ
     tools: Tools | UnknownFact = NOT_READ
     env: Mapping[str, str] = {}

@@ -164,8 +164,8 @@ start, the second, and later ones. The second restart should be the last.
 _LEAST_GROWN = 0.06
 """Lower limit of the estimates that `_GROWTH` multiplies, as a share of the memory."""
 _BLINDLY, _AGAIN = 0.6, 0.5
-"""Factors that shrink a pool too large for the machine: after the first failure, and after later
-ones."""
+"""Factors that shrink a pool that is too large for the machine: after the first failure, and after
+later failures."""
 _HUNGRY = 0.75
 """Position in the possible range (0: lower end) to try after the pool was too small."""
 _HOPELESS = 0.006

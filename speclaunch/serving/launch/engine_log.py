@@ -526,7 +526,7 @@ def dead_process(lines: Sequence[str]) -> str | None:
 
 
 def describe_exit(code: int | None) -> str:
-    """Describe an exit without an error message. `code`: None if unknown."""
+    """Describe an exit that left no error message. `code`: None if unknown."""
     if code is None:
         return "the engine ended"
     if code < 0:

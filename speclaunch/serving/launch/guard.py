@@ -9,8 +9,8 @@ parent with it (PR_SET_PDEATHSIG).
 Protocol. Standard input: one JSON line (`Order`), then `stop`, `kill` or `until SECONDS` lines; end
 of file means `stop`. `until` is a lease (`boot_seconds`) for an engine of several hosts. The guard
 kills the engine at that time, even if speclaunch hangs, unless a later `until` arrived. Standard
-output: JSON lines `{"pid": n}`, `{"log_error": "…"}`, `{"exit": n}`; a negative exit code is the
-number of the signal that ended the engine.
+output: JSON lines `{"pid": n}`, `{"log_error": "…"}`, `{"exit": n}`; a negative exit code is a
+signal number.
 """
 
 from __future__ import annotations

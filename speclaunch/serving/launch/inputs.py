@@ -50,7 +50,7 @@ _NOTIFICATION = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 def new_run_dir(recipe: Recipe) -> Path:
-    """Return a new directory for the log of one launch, readable by this user only."""
+    """Create and return a directory for one launch, readable by this user only."""
     base = recipe.deployment.launch.log_dir
     parent = expand_user(base).absolute() if base else speclaunch_home() / "runs"
     stamp = time.strftime("%Y%m%d-%H%M%S")

@@ -7,11 +7,11 @@ speclaunch ──fork──> planner: command line, recipe, rules, facts, memory
 ```
 
 The planner runs the usual command up to the start. If it refuses, it prints the reason and exits;
-the waiting process exits with the same code. Otherwise it hands over a `PlannedLaunch`: plain,
-small, and picklable. Meanwhile speclaunch loads what supervision needs and starts the guard.
-Therefore rules, catalogues and their libraries never enter the process that lives as long as the
-engine. If an attempt failed and other settings are needed, a new process reopens the session,
-answers and exits.
+the waiting process exits with the same code. Otherwise it hands over a small, picklable
+`PlannedLaunch`. Meanwhile the waiting process loads supervision code and starts the guard. Rules,
+catalogues and their libraries therefore never enter this process, which lives as long as the
+engine. If a failed attempt needs other settings, a new process reopens the session, answers and
+exits.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 `/health` is no proof: it answers 200 while generation hangs, because its handler only queries the
 HTTP process. The watchdog therefore requests one token from a separate thread. It does so only if
 the engine shows no progress: no batch in its log and no change in its counters. A busy engine that
-answers slowly shows progress and is not disturbed.
+answers slowly is not disturbed.
 
 Reading the log costs the engine nothing and needs no `--enable-metrics`. Without decode steps in
-the log (`--log-level warning`), the course of speculation is unknown.
+the log (`--log-level warning`), speculation statistics are unknown.
 """
 
 from __future__ import annotations

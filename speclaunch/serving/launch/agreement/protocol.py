@@ -35,8 +35,9 @@ AGREED = frozenset(
         "speculative_num_steps",
     }
 )
-"""Server arguments that must be equal for prefill and decode (0.5.23 disaggregation/common/conn.py:
-`Page size mismatch`, `KV cache dtype mismatch`; prefill sends the draft's state to decode).
+"""Server arguments that must be equal for prefill and decode, because prefill sends the KV cache
+and the draft's state to decode. Source: 0.5.23 disaggregation/common/conn.py (`Page size mismatch`,
+`KV cache dtype mismatch`).
 """
 
 
@@ -363,7 +364,7 @@ def _members(mine: Mine) -> list[str]:
 
 
 def _clarity(failure: Failure) -> tuple[bool, bool, str]:
-    """Return a sort key that puts a known cause first, except for the loss of another rank."""
+    """Return a sort key that puts known causes first, the loss of a rank last among them."""
     return (not failure.cause, failure.cause == "rank-lost", str(failure.name))
 
 

@@ -131,7 +131,7 @@ def settings(text: str) -> dict[str, float]:
 
 
 UNREADABLE = object()
-"""Replacement for a logged value that is not a plain literal, such as a list or an object."""
+"""Replacement for a logged list, object or other value that is not a plain literal."""
 
 
 def logged_arguments(text: str) -> dict[str, Any]:
