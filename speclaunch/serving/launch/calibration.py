@@ -367,7 +367,7 @@ def _most_shift(predictor: Predictor, observations: Sequence[Observation]) -> fl
 
 def needed_tokens(predictor: Predictor, observations: Sequence[Observation]) -> float:
     """Return the predicted KV tokens that the next settings need: `ENOUGH_MORE` times the largest
-    pool that was too small for the requests; 0 if no pool was."""
+    pool that was too small for the requests; 0 if there was none."""
     short = [
         predictor.budget(seen.changes).tokens or 0
         for seen in observations

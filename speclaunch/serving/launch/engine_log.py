@@ -175,7 +175,7 @@ def may_be_milestone(text: str) -> bool:
 
 
 def mark_of(text: str) -> tuple[LogMark, re.Match[str]] | None:
-    """Return the milestone in a log line without header, and its match; None if there is none."""
+    """Return the mark and match of a log line (without header); None if there is no mark."""
     if may_be_milestone(text):
         for mark, pattern in PATTERNS:
             found = pattern.match(text)

@@ -224,7 +224,7 @@ def hand_over(handed: PlannerResult) -> NoReturn:
 
 
 class ForkedPlanner:
-    """Handle of the planner in the waiting process."""
+    """Handle by which the waiting process controls the planner."""
 
     def __init__(self, pid: int, pipe: BinaryIO) -> None:
         self._pid, self._pipe = pid, pipe

@@ -87,7 +87,7 @@ class _Traceback(Struct):
 
 
 class Tracebacks:
-    """Reader of log lines without a header. Passes exceptions to `raised`."""
+    """Reader of log lines without a header. It passes exceptions to `raised`."""
 
     def __init__(self, make: MakeFailure, raised: Raised) -> None:
         self._make = make
@@ -108,7 +108,7 @@ class Tracebacks:
             self._report(reading, failure)
 
     def interrupt(self) -> None:
-        """Process a line with a header: the end of a message, or another process's line within a
+        """Process a line with a header. It ends a message, or is another process's line within a
         traceback.
         """
         reading = self._reading
