@@ -39,8 +39,8 @@ def files() -> list[Case]:
               changes.lengthened("midlayer.self_attn.q_proj.weight", 16)),
         draft("SPL952", "more-columns", "o_proj of 80 columns, 4 heads of 16", "warning",
               changes.widened("midlayer.self_attn.o_proj.weight", 16)),
-        draft("SPL953", "outside", "d2t maps one undrafted token outside the "
-              "target's vocabulary", "error", changes.mapped(5000), late=True),
+        draft("SPL953", "outside", "d2t maps one token outside the target's vocabulary, "
+              "and no request drafts it", "error", changes.mapped(5000), late=True),
         draft("SPL953", "half-outside", "d2t maps half of the tokens outside the target's vocabulary",
               "error", changes.mapped(5000, share=2)),
         draft("SPL953", "absolute", "d2t holds token ids instead of offsets", "error",

@@ -103,8 +103,7 @@ def _item(case: Case, run: Stored) -> tuple[str, str, str]:
         length = (
             "" if run.accept_length is None else f" with acceptance length {run.accept_length:g}"
         )
-        served = "answers these requests" if case.late else "runs"
-        return about, f"the server {served}{length}.", ""
+        return about, f"the server runs{length}.", ""
     error = run.error if len(run.error) <= _LIMIT else f"{run.error[:_LIMIT].rstrip()} …"
     place = f" ({run.place.partition(' ')[0]})" if run.place else ""
     return about, f"the server fails during {run.phase}{place}:", error.replace("`", "'")
