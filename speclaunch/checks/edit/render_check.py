@@ -74,8 +74,8 @@ def plan_rendering(
 ) -> Assembled:
     """Return all roles, or only `role`, each planned for its declared hardware, not this machine's.
 
-    All roles must have one version. For the other options, see `assemble`. Raises InputError,
-    LaunchError.
+    All roles must use the same engine version. See `assemble` for the other options. Raises
+    InputError, LaunchError.
     """
     prepared = tuple(prepare(part, engine, dry_run=True) for part in _chosen(recipe, role))
     _require_same_version(prepared)
@@ -115,8 +115,8 @@ def _facts_of(prepared: Prepared, lookup: Lookup) -> Lookup:
 
 
 def rendered(renderer: Renderer, assembled: Assembled) -> str:
-    """Return the text for a render target, verified to start the deployment. Raises PreflightError
-    if the target does not support it."""
+    """Return a deployment's text for a render target, verified to start it. Raises PreflightError
+    if the target does not support the deployment."""
     rendering = assembled.rendering
     refused = renderer.refuses(rendering)
     if refused:

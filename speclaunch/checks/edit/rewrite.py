@@ -1,4 +1,4 @@
-"""Edits that change a command in a file to its planned tokens (`planned_migration.py`)."""
+"""Edits that replace a command's tokens with the planned tokens (`planned_migration.py`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOTHING = re.compile(rf"[ \t]*(?:,[ \t]*)*{_END}")
 _CLOSED = re.compile(r"[ \t]*(?:,[ \t]*)*[\])].*")
 _LAST_COMMA = re.compile(rf",(?P<blank> ?)(?={_END}\Z)")
 _UNIT = re.compile(r"ExecStart=[-@:+!|]*\Z")
-"""Text of a systemd unit before the program that it starts."""
+"""Text before the program in the `ExecStart` line of a systemd unit."""
 
 
 def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Edit], set[int]]:
@@ -157,7 +157,7 @@ def with_variable(invocation: Invocation, name: str, value: str, text: str) -> E
 
 
 def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -> dict[str, str]:
-    """Return the new values of a command's environment variables that the edits change, by name."""
+    """Return the command's environment variables that `edits` change, with their new values."""
     lines = lines_of(text)
     found: dict[str, str] = {}
     for name, word in invocation.env.items():
@@ -183,8 +183,8 @@ def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -
 
 
 def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
-    """Return the numbers of the lines that edits may change: their own, and lines above that may
-    lose their continuation."""
+    """Return the numbers of the lines that edits may change: edited lines, and lines above them
+    that may lose their continuation."""
     lines = lines_of(text)
     found = {edit.line for edit in edits}
     for line in sorted(found):
@@ -202,8 +202,8 @@ def removal(
     """Return the edits that remove tokens of a command; None if that is impossible, or would leave
     a definition without a value.
 
-    `all_gone` are all removed tokens of the command. With `uses`, a token from a variable is
-    removed at the variable's use, if the variable provides nothing else there.
+    `all_gone`: all removed tokens of the command. With `uses`, a token from a variable is removed
+    at the variable's use, if the variable provides nothing else there.
     """
     leaving = {id(word) for word in all_gone}
     edits, done = lines_of_a_list(gone, lines_of(text))

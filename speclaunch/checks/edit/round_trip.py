@@ -103,7 +103,7 @@ def without(values: Mapping[Any, Any], names: Container[Any]) -> dict[Any, Any]:
 
 
 class Meaning(Struct, frozen=True):
-    """Values of one command in one version, by the newest engine's names.
+    """Values of a command's arguments in one version, by their names in the newest engine.
 
     `values` has every argument of the version, defaults included; `explicit` has those that the
     command sets, with the texts of their values.
@@ -439,7 +439,7 @@ def text_differences(
 def yaml_differences(
     before: str, after: str, touched: Collection[int], more: int = 0
 ) -> Iterator[str]:
-    """Yield differences of YAML texts. Scalars on untouched lines must keep order, text and depth.
+    """Yield differences between YAML texts. Scalars on untouched lines must be unchanged, in order.
 
     `more`: number of additional scalars allowed. A scalar over several lines is untouched if none
     of its lines is touched.

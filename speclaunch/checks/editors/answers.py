@@ -117,7 +117,7 @@ def _diagnostic(
 
 
 def _choice(place: Place, path: str, positions: DocumentPositions) -> Place:
-    """Return the place that selects a group option in a document, else its first line."""
+    """Return the place in a document that selects a group option, else the first line."""
     file = Path(place.path)
     pattern = re.compile(
         rf"^\s*-\s*(?:override\s+)?/?(?:{re.escape(file.parent.name)}\s*:\s*)?"
@@ -513,7 +513,7 @@ def _ignore(
 
 
 def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comment: str) -> bool:
-    """True if two YAML texts mean the same, except for `comment` in a script."""
+    """True if two YAML texts have the same meaning, except for `comment` in a script."""
     if PurePath(path).suffix.lower() not in YAML_SUFFIXES:
         return True
     try:

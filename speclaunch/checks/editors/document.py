@@ -398,7 +398,7 @@ _MOST_RECIPES = 30
 
 
 class CheckedDocument(Struct, frozen=True):
-    """Check result of a document. `source`: None for a group option or a text without servers."""
+    """Check result of a document. `source` is None for a group option or a text without servers."""
 
     path: str
     source: LintedFile | None = None

@@ -199,8 +199,8 @@ _OF_THE_JUDGE = frozenset(
 _PACKAGE = lazy(
     r"(?i)\bnot installed|\bpip3? install|the '[\w.-]+' package|flashinfer installation"
 )
-"""An engine's message about a missing package (0.5.23 kernel_plugins/nvidia/binding.py:380,
-arg_groups/serving_hook.py: granian)."""
+"""Pattern of an engine's message about a missing package (0.5.23
+kernel_plugins/nvidia/binding.py:380, arg_groups/serving_hook.py: granian)."""
 _INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 _OURS: dict[str, str] = {
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -488,7 +488,7 @@ _RESERVED = frozenset(
     }
 )
 _RESERVED_BEGIN = ("HF_", "TRANSFORMERS_", "HUGGING", "PYTHON", "http", "HTTP", "no_proxy")
-"""Prefixes of variables reserved for the worker, such as those that set write directories or
+"""Prefixes of variables reserved for the worker, such as those that control write directories or
 network access."""
 
 

@@ -19,7 +19,7 @@ def ask_mode(
 ) -> EngineCheckMode:
     """Return the mode `requested` by `--ask`, else this directory's project setting, else `auto`.
 
-    Raises InputError for an invalid file.
+    Raises InputError for an invalid project file.
     """
     if requested is not None:
         return requested

@@ -1,4 +1,4 @@
-"""A release's opinion on a plan: accepted or refused, the cause of a refusal, resolved values.
+"""A release's opinion on a plan: acceptance, or refusal and its cause, and resolved values.
 
 Stored answers are used first; all other questions are sent in batches.
 """
@@ -84,8 +84,7 @@ class ReleaseRefusal(Struct, frozen=True):
 
 
 class Opinion(Struct, frozen=True):
-    """A release's opinion on a deployment. `why`: the reason if it is neither accepted nor
-    refused."""
+    """A release's opinion on a deployment. `why`: the reason if there is no verdict."""
 
     release: str
     accepted: bool = False
@@ -227,9 +226,9 @@ _MOST_ROUNDS = 12
 def smallest(units: int) -> Search:
     """Return the search for a minimal refused set of a command's units. `units`: the unit count.
 
-    The set is empty if the command is refused without units. Two rounds usually suffice. The first
-    tries each unit alone and each set without one unit; the second tries only the units that cannot
-    be removed.
+    The set is empty if the command is refused even without units. Two rounds usually suffice. The
+    first tries each unit alone, and all units but one; the second, only the units that cannot be
+    removed.
     """
     everything = frozenset(range(units))
     without = [everything - {unit} for unit in range(units)]
@@ -363,7 +362,7 @@ class EngineQuerier(Struct):
             return None
 
     def cost(self, query: PlanQuery) -> float:
-        """Return the expected seconds of a query: as last measured, else a usual loading time."""
+        """Return the expected seconds of a query: last measured, else a typical loading time."""
         known = None if self.verdicts is None else self.verdicts.seconds(query.judge.digest)
         return _LOADING_SECONDS if known is None else known
 

@@ -50,7 +50,7 @@ class EngineAnswer(Struct, frozen=True):
     release: str
     """Release that was queried."""
     why: str
-    """The engine's message (the last exception's text, the parser's error), or the reason for no
+    """The engine's message (the last exception's text or the parser's error), or the reason for no
     verdict."""
     kind: str
     """Class name of the exception; `SystemExit` for a parser error."""

@@ -53,7 +53,7 @@ class Covered(Struct, frozen=True):
 
     @property
     def inside(self) -> list[str]:
-        """`paths`, with each directory replaced by a path in it, which may not exist."""
+        """`paths`, with each directory replaced by a path in it, which need not exist."""
         return [str(Path(path, "x")) if Path(path).is_dir() else path for path in self.paths]
 
     def holds(self, entry: KnownFinding, folder: str) -> bool:
@@ -179,7 +179,7 @@ def _old_messages() -> dict[str, list[tuple[re.Pattern[str], list[str] | None]]]
 
 
 def _got_worse(old: KnownFinding, new: Finding) -> bool:
-    """True if a number in an error changed to a value that the user set, such as from 2 to 4."""
+    """True if a number in an error changed (such as from 2 to 4) to a value that the user set."""
     if new.severity is not Severity.ERROR or old.message == new.message:
         return False
     before, after = FIGURE.findall(old.message), FIGURE.findall(new.message)

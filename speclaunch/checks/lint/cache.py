@@ -101,7 +101,7 @@ def opened(
     enabled: bool = True,
 ) -> tuple[Cache | None, Callable[[], str | None]]:
     """Return the cache for `options` (None if disabled), and a function that returns the installed
-    engine."""
+    engine's catalogue name."""
     without = None, functools.cache(lambda: installed(None))
     if not enabled or os.environ.get(SWITCH):
         return without
@@ -145,12 +145,12 @@ def _stamps(directory: str) -> Iterator[str]:
 
 @functools.cache
 def installed_engine() -> str | None:
-    """Return the installed engine's catalogue, found once per process; None if there is none."""
+    """Return the installed engine's catalogue name, found once per process; None without one."""
     return remembered_engine(None)
 
 
 def remembered_engine(cache: Cache | None) -> str | None:
-    """Return the installed engine's catalogue, cached if possible; None if there is none."""
+    """Return the installed engine's catalogue name, cached if possible; None without one."""
     name = cache.name(b"installed engine") if cache is not None else ""
     if cache is not None:
         cached = cache.get(name)
@@ -164,8 +164,7 @@ def remembered_engine(cache: Cache | None) -> str | None:
 
 
 def _find() -> str | None:
-    """Return the version of the installed engine, or its own catalogue if it is not a release. None
-    if no usable engine is installed."""
+    """Return the installed engine's catalogue name; None if no usable engine is installed."""
     from speclaunch.engine import (  # noqa: PLC0415
         NoEngineError,
         find_runtime,

@@ -143,7 +143,7 @@ def refuse_remote_code() -> None:
 
 
 def end_with(parent: int, number: int) -> None:
-    """Send this process a signal when its parent ends, or immediately if it already has."""
+    """Send this process the signal `number` when its parent ends, or now if it has ended."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)

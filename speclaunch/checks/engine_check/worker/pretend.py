@@ -109,7 +109,7 @@ def answering(name: str, value: Any) -> Callable[..., Any]:
 
 
 def prepare() -> None:
-    """Prepare the first import of SGLang, like the shim of the CPU engine."""
+    """Prepare the first import of SGLang, as the CPU engine's shim does."""
     sys.modules["kernels"] = None  # type: ignore[assignment]  # optional, pinned differently
     if light.is_needed():
         light.install()

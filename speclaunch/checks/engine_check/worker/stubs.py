@@ -245,7 +245,7 @@ def install(packages: Sequence[str]) -> None:
 def import_standing_in(module: str, most: int = 20) -> None:
     """Import a module, with stand-ins for up to `most` required packages that are not installed.
 
-    Only packages whose absence ends the import are replaced. Raises other errors of the import.
+    Only packages whose absence ends the import are replaced. Raises other import errors.
     """
     own = module.partition(".")[0]
     for _ in range(most):

@@ -304,7 +304,7 @@ def false(*_: Any, **__: Any) -> bool:
 
 
 def true(*_: Any, **__: Any) -> bool:
-    """Return True, as torch does if queried about parts of its build."""
+    """Return True, as torch does for features of its build."""
     return True
 
 

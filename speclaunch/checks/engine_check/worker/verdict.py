@@ -1,10 +1,10 @@
 # ruff: noqa: PLC0415 (SGLang is imported only when everything is prepared)
-"""Verdict of a release on a command line, from its own functions in startup order.
+"""Verdict of a release on a command line, from the release's functions in startup order.
 
 ``parse``    `prepare_server_args`: the parser, and up to 0.5.18 the resolution as well
 ``resolve``  `resolve_once`, if it exists (from 0.5.19)
 ``check``    `check_server_args`, the last step before the engine's processes start
-``draft``    the draft's `ModelConfig`, the first object that a scheduler makes
+``draft``    the draft's `ModelConfig`, the first object that a scheduler creates
 
 Later refusals by the scheduler and the model runner are not covered.
 """
