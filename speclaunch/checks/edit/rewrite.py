@@ -26,7 +26,7 @@ _UNIT = re.compile(r"ExecStart=[-@:+!|]*\Z")
 
 def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Edit], set[int]]:
     """Return the edits that remove list lines left without items when `gone` is removed, and the
-    object ids of the tokens on them.
+    object ids of the tokens on those lines.
 
     If the list's last item is removed, so is the preceding comma, which JSON would reject.
     """
@@ -284,7 +284,7 @@ def _first_line(lines: Sequence[str], line: int) -> int:
 def _flag_edit(
     lines: Sequence[str], place: Place, written: str, migrated: MigratedArgument
 ) -> Edit | None:
-    """Return the edit that replaces a flag, even if quoted or prefixed; None if it is not found."""
+    """Return the edit that replaces a flag, even a quoted or prefixed flag; None if not found."""
     becomes = migrated.verdict
     if not 1 <= place.line <= len(lines) or becomes.flag is None:
         return None

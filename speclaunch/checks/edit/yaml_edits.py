@@ -43,7 +43,7 @@ class Yaml:
         return Edit(line, len(self.lines[line - 1]) + 1, 0, text)
 
     def last_line(self, key: yaml.Node, value: yaml.Node | None = None) -> int:
-        """Return the last line (from 1) of a key with its value, or of an item of a block.
+        """Return the last line (from 1) of a key with its value, or of a block item.
 
         The value includes all lines with deeper indentation, the items of a key's list, and lines
         within brackets or quotes.

@@ -142,7 +142,7 @@ def complaints(
 ) -> Iterator[Finding]:
     """Yield findings about ignore comments of the file `path`.
 
-    `selected` are the codes that were checked; None: all. A comment is reported as unused only if
+    `selected`: the codes that were checked; None for all. A comment is reported as unused only if
     all codes that it suppresses were checked.
     """
     for ignore in ignores:

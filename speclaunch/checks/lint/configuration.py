@@ -109,8 +109,8 @@ def find_files(
     A lock is left out if its recipe is also read, because a recipe is checked with its lock.
 
     Below a directory, files must mention a server and must not be excluded. `only_deployments`
-    filters named files in the same way, but without Git's ignore rules. Tools that pass every
-    changed file use it.
+    filters named files in the same way, but without Git's ignore rules, for tools that pass every
+    changed file.
     """
     for found in _found(paths, left_out, only_deployments=only_deployments):
         if not (found.path.endswith(".lock.yaml") and _is_with_recipe(found, paths)):
@@ -384,7 +384,7 @@ class Options(Struct, frozen=True):
     selected_codes: frozenset[str] | None = None
     """Selected rule codes, or None for all. Needed to detect unused ignore comments."""
     installed: Callable[[], str | None] = installed_engine
-    """Function that returns the catalogue of the installed engine; None if there is none."""
+    """Function that returns the name of the installed engine's catalogue, or None without one."""
     asker: EngineQuerier | None = None
     """Querier of the engines themselves; None disables the engine check."""
     overrides_pins: bool = False

@@ -48,7 +48,7 @@ def engine_findings(
 
 
 def exactness_note(release: str) -> str:
-    """Return the note that an engine check of `release` gave an exact answer."""
+    """Return the note for an exact answer from an engine check of `release`."""
     return f"exact: engine check of SGLang {release}"
 
 
@@ -161,8 +161,8 @@ def with_other_releases(
     rules: Iterable[Rule],
 ) -> tuple[Finding, ...]:
     """Return a deployment's findings at the newest release. Errors that a release in `others`
-    (older, ascending) does not have become warnings. `request` returns the deployment in a
-    release."""
+    (older, ascending) does not have become warnings. `request` returns the deployment's request for
+    a release."""
     errors = _keys(findings)
     if not errors or not others:
         return tuple(findings)

@@ -65,7 +65,7 @@ def _tops(path: Path) -> tuple[Path, ...]:
 
 
 def _repository(path: Path) -> Path | None:
-    """Return the top of a file's repository; None outside of repositories."""
+    """Return the top directory of a file's repository; None outside repositories."""
     top = list(upward(path))[-1:]
     return top[0] if top and reads.lexists(top[0] / ".git") else None
 

@@ -1,8 +1,8 @@
 """Files excluded below a directory: by Git or by configuration.
 
-Like ruff and ripgrep, this reads the `.gitignore` files from a directory up to the top of the work
-tree, and `.git/info/exclude`. Outside a work tree, no Git patterns apply. Files named explicitly
-are always included.
+Like ruff and ripgrep, this module reads the `.gitignore` files from a directory up to the top of
+the work tree, and `.git/info/exclude`. Outside a work tree, no Git patterns apply. Files named
+explicitly are always included.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Result of a lint run: a report for each file and engine version.
 
 Lint checks each file at each version. A finding at several versions, or in a group that many
-recipes share, is reported once. Baselines, SARIF and code quality reports identify it by a
+recipes share, is reported once. Baselines, SARIF and code quality reports identify findings by a
 fingerprint. It covers the code, the path, the arguments with the user's values, and a number that
 distinguishes equal findings. Without arguments, the flags and quoted names of the message replace
 them. The fingerprint omits lines, columns, wording and engine versions; places only order the
@@ -285,7 +285,7 @@ def _numbered(
     subject: Callable[[Finding], str],
     order: Callable[[str], str],
 ) -> list[str]:
-    """Return each finding's digest of code, path, subject and a number in order of place."""
+    """Return a digest of each finding's code, path, subject, and number in order of place."""
     base = os.path.abspath(root)  # noqa: PTH100  links are not resolved
     keyed = []
     places: dict[tuple[str, str, str], set[tuple[int, int, str]]] = {}

@@ -30,7 +30,7 @@ Answer = bytes | WorkerDiedError | None
 def spread(
     items: Sequence[T], work: Callable[[T], bytes], processes: int
 ) -> Iterator[Iterator[Answer]]:
-    """Yield the answers of `work`, one for each item, in order.
+    """Yield an iterator of `work`'s answers, one for each item, in order.
 
     An answer is None if `work` raised an exception or returned nothing, and WorkerDiedError if the
     item killed its process, which is then replaced. No process remains after the block, even if it

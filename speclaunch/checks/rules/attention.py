@@ -41,8 +41,8 @@ _DRAFT_BACKENDS = (
     ("0.5.16", ("intel_amx",)),
     ("0.5.20", ("intel_xpu", "qsa")),
 )
-"""Draft backends that each release added. `compressed` is another name for dsv4, and from 0.5.23
-on `tokenspeed_mla` for cutedsl_mla."""
+"""Draft backends that each release added. `compressed` is another name for `dsv4`. From 0.5.23 on,
+`tokenspeed_mla` is another name for `cutedsl_mla`."""
 
 
 def draft_backends(plan: Plan) -> frozenset[str]:

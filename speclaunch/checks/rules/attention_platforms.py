@@ -313,7 +313,7 @@ _BOTH_OR_ONE = "<0.5.18"
 
 @rule("SPL324")
 def hybrid_gdn_backend(plan: Plan) -> Iterator[Verdict]:
-    """Report a hybrid model with gated delta networks on an unsupported backend on Blackwell."""
+    """Report an unsupported backend for a hybrid model with gated delta networks on Blackwell."""
     targets = (
         _HYBRID_GDN_BACKEND_EARLY if plan.in_versions("<0.5.9") else _HYBRID_GDN_BACKEND_TARGETS
     )

@@ -231,7 +231,7 @@ _OF_PREFILL = "disaggregation_bootstrap_port"
 
 
 def known_ports(plan: Plan) -> set[int]:
-    """Return a server's known ports except `port`. Only rank 0 opens that of `dist_init_addr`."""
+    """Return a server's known ports except `port`. Only rank 0 opens `dist_init_addr`'s port."""
     names = [*_NAMED]
     if value_or(plan, "disaggregation_mode", "prefill") == "prefill":
         names.append(_OF_PREFILL)

@@ -502,7 +502,7 @@ def dspark_pipeline_parallel(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL624")
 def dspark_draft_path(plan: Plan) -> Iterator[Verdict]:
-    """Report DSPARK without a draft, either separate or in the target's checkpoint."""
+    """Report DSPARK with neither a separate draft nor one in the target's checkpoint."""
     if plan.user_value(DRAFT_PATH) is not None:
         return
     target = plan.facts.target

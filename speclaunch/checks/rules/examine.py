@@ -353,10 +353,8 @@ class Lookup(Struct, frozen=True):
 
 
 def _folder(path: str) -> Path:
-    """Return the directory of a deployment's file.
-
-    A command line or a built-in recipe has the working directory.
-    """
+    """Return the directory of a deployment's file, or the working directory for a command line or a
+    built-in recipe."""
     here = Path.cwd()
     try:
         folder = reads.resolve(Path(path)).parent
@@ -461,7 +459,8 @@ def is_compared(plan: Plan) -> bool:
 
 
 _OF_SEVERAL = frozenset({"disaggregation_mode", "nnodes"})
-"""Arguments that make a server one of several. Without them, no comparing rule is imported."""
+"""Arguments that make a server one of several. Without them, no rule that compares deployments is
+imported."""
 
 
 @cache

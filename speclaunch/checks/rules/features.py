@@ -183,9 +183,10 @@ the classes that mix windows with full attention (0.5.23 configs/model_config.py
 
 
 def _is_plain(plan: Plan) -> bool:
-    """True if the target has no recurrent state and does not mix windows with full attention.
+    """True for EAGLE and EAGLE3 if the target neither has recurrent state nor mixes windows with
+    full attention.
 
-    The engine does not treat it as a hybrid model (kv_cache_hook.py:606).
+    The engine does not treat such a target as hybrid (kv_cache_hook.py:606).
     """
     if plan.algorithm not in ("EAGLE", "EAGLE3"):
         return False

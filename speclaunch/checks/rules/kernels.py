@@ -43,7 +43,7 @@ class _Runner(Struct, frozen=True):
     engine_message: str
     versions: str = ""
     equal: bool = False
-    """True if the engine requires `ep_size` to be 1 or `tp_size`."""
+    """True if the engine requires `ep_size` to be 1 or equal to `tp_size`."""
 
 
 _MOE_RUNNER_RUNNERS = (

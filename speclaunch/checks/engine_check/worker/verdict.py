@@ -83,7 +83,7 @@ def pass_stages(words: list[str], stage: list[str], found: dict[str, Any]) -> An
 
 
 def resolved(server_args: Any) -> dict[str, Any]:
-    """Return the engine's final values of plain types, except very long values, by name."""
+    """Return the engine's final values by name, except objects and very long values."""
     try:
         values = server_args.resolved_dict()
     except AttributeError:
