@@ -499,7 +499,8 @@ def require_no_differences(
 def save_texts(
     verb: str, what: Sequence[str], before: str, after: str, hidden: Iterable[str]
 ) -> Path | None:
-    """Save both texts to a private file; return its path, or None if it cannot be written."""
+    """Save both texts, without `hidden` values, to a private file; return its path, or None on
+    failure."""
     path = speclaunch_home() / f"crash-{verb}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     listed = "\n".join(f"- {line}" for line in what)
     text = f"{verb}\n{listed}\n\n--- before\n{before}\n--- after\n{after}\n"

@@ -177,7 +177,7 @@ class Server(LanguageServer):
         _LOG.error("%s: %s", getattr(source, "__name__", source), error, exc_info=error)
 
     def buffers(self) -> dict[str, bytes]:
-        """Return each open text by its file's real path."""
+        """Return the open texts by real path."""
         found: dict[str, bytes] = {}
         for uri, document in self.workspace.text_documents.items():
             path = to_fs_path(uri) if uri.startswith("file:") else None

@@ -205,7 +205,7 @@ def _refused(request: Request, taken: set[int]) -> list[Unit]:
 
 
 def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
-    """Return the name and config.json of each model that is not a local directory."""
+    """Return the name and config.json text of each model that is not a local directory."""
     found: list[tuple[str, str]] = []
     for argument, checkpoint in (
         ("model_path", plan.facts.target),

@@ -75,7 +75,8 @@ class Severity(StrEnum):
     """Severity of a finding. It affects the exit code (docs/reference/command-line.md)."""
 
     ERROR = "error"
-    """The engine refuses, crashes, or serves wrong output: certain given the available facts."""
+    """The engine refuses the deployment, crashes, or serves wrong output; certain given the
+    available facts."""
     WARNING = "warning"
     """The deployment is likely to fail, to be slow or to be unsafe."""
     INFO = "info"

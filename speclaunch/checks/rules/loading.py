@@ -75,7 +75,8 @@ def flag(config: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
 def attention(
     at: str, sizes: Dimensions, inputs: int, *, qkv_bias: bool, o_bias: bool
 ) -> dict[str, ExpectedTensor]:
-    """Return the tensors of grouped-query attention; `at` is the prefix of `self_attn`."""
+    """Return the tensors of grouped-query attention for `inputs` features; `at` prefixes
+    `self_attn`."""
     rows = {
         "q_proj": sizes.heads * sizes.head_dim,
         "k_proj": sizes.kv_heads * sizes.head_dim,
