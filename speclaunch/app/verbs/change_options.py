@@ -36,7 +36,13 @@ def _render_help() -> str:
 def _release_help() -> str:
     from speclaunch.engine import SGLANG_VERSION
 
-    return f"SGLang version of the engine; several can coexist. Default: {SGLANG_VERSION}."
+    return f"SGLang version to install. Other versions remain installed. Default: {SGLANG_VERSION}."
+
+
+def _removed_release_help() -> str:
+    from speclaunch.engine import SGLANG_VERSION
+
+    return f"SGLang version of the engine. Default: {SGLANG_VERSION}."
 
 
 class InitOptions(VerbOptions):
@@ -116,8 +122,8 @@ class ImportOptions(VerbOptions):
         "--engine",
         metavar="VERSION",
         help="SGLang version of the command. Default: the image's version. Without an image: the "
-        "installed version, else the newest known; if it rejects the command, the newest version "
-        "that accepts it.",
+        "installed version, else the newest known. If that version rejects the command: the newest "
+        "version that accepts it.",
     )
     command = option(
         int,
@@ -130,9 +136,9 @@ class ImportOptions(VerbOptions):
         "--to-dir",
         metavar="DIR",
         section="Output",
-        help="Write every command of the file as a recipe into DIR, created if missing.",
+        help="Write every command of the file as a recipe into DIR, which is created if missing.",
     )
-    overwrite = OVERWRITE
+    overwrite = flag("--overwrite", section="Output", help="With --to-dir: replace existing files.")
     force = FORCE
 
 
@@ -167,9 +173,9 @@ class RenderOptions(VerbOptions):
         str,
         "--acceptance",
         metavar="LENGTH|MEASUREMENT",
-        help="Expected acceptance length (tokens per verification) for alerts, or the saved "
-        "measurement that contains it, as for `bench show`. Default: the server's mean over the "
-        "last day.",
+        help="With --to prometheus-rules or grafana: expected acceptance length (tokens per "
+        "verification), or the saved measurement that contains it, named as in `bench show`. "
+        "Default for alerts: the server's mean over the last day.",
     )
     output = option(
         Path,
@@ -239,8 +245,9 @@ class PullOptions(VerbOptions):
         Path,
         "--into",
         metavar="DIR",
-        help="Directory to write to. Default: the nearest `.speclaunch/models` in or above "
-        "the recipe's directory (without a recipe, the working directory), else a new one there.",
+        help="Directory to write to. Default: the nearest `.speclaunch/models` in or above the "
+        "recipe's directory (without a recipe: the working directory). If there is none, it is "
+        "created in that directory.",
     )
     config_dir = CONFIG_DIR
 
@@ -284,7 +291,7 @@ class InspectOptions(VerbOptions):
 
     checkpoint = required(str, metavar="PATH|NAME", help="Directory or name of the checkpoint.")
     target = option(
-        str, "--target", metavar="PATH|NAME", help="Target that the checkpoint drafts for."
+        str, "--target", metavar="PATH|NAME", help="Target model, if the checkpoint is a draft."
     )
     engine = option(
         str,
@@ -348,14 +355,14 @@ class InstallOptions(VerbOptions):
         help="Package index with torch's CPU build. Default: pip's index, else "
         "PyTorch's CPU index.",
     )
-    force = flag("--force", help="Rebuild from scratch.")
+    force = flag("--force", help="Reinstall the engine from scratch.")
 
 
 class EngineRemoveOptions(VerbOptions):
     """The options of `speclaunch engine rm`."""
 
     name = required(str, help="Engine to remove: cpu.")
-    release = InstallOptions.release
+    release = option(str, "--release", metavar="VERSION", help=_removed_release_help)
 
 
 class CatalogueShowOptions(VerbOptions):
@@ -390,7 +397,7 @@ class JudgeAddOptions(VerbOptions):
         "--from",
         metavar="WHEEL|PATH|installed",
         help="Wheel, checkout or package directory to use instead of the released wheel. "
-        "`installed` uses an interpreter's SGLang.",
+        "`installed` uses the SGLang of the --python interpreter.",
     )
     python = option(
         str,
@@ -428,7 +435,7 @@ class AdvisoriesListOptions(VerbOptions):
 class AdvisoriesShowOptions(VerbOptions):
     """The options of `speclaunch advisories show`."""
 
-    id = required(str, metavar="ID", help="An advisory's ID or name.")
+    id = required(str, metavar="ID", help="ID or name of the advisory.")
     output_format = OUTPUT_FORMAT
 
 
@@ -472,7 +479,7 @@ class AdvisoriesUpdateOptions(VerbOptions):
         str,
         "--sha256",
         metavar="HEX",
-        help="SHA-256 checksum. Default: read from FILE.sha256 or URL.sha256.",
+        help="SHA-256 checksum of the file. Default: read from FILE.sha256 or URL.sha256.",
     )
 
 

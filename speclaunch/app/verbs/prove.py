@@ -18,7 +18,7 @@ from speclaunch.app.output.plan_page import page_environment
 from speclaunch.app.verbs.bench_sides import numbers, side_options, tell_replaced
 from speclaunch.app.verbs.locking import SideLock
 from speclaunch.app.verbs.options import ProveFormat
-from speclaunch.app.verbs.run_options import ProveOptions
+from speclaunch.app.verbs.run_options import SAMPLED_PROMPTS, ProveOptions
 from speclaunch.core import (
     COMMAND_LINE,
     ExitCode,
@@ -410,7 +410,6 @@ class _Count:
         return f"{progress}, about {duration((self._total - done) * seconds / done)} left"
 
 
-_SAMPLED_PROMPTS = 8
 _SAMPLED_TOKENS = 4
 _SAMPLING_AT_ONCE = 8
 
@@ -432,7 +431,7 @@ class Task(Struct, frozen=True):
     @property
     def few(self) -> tuple[ProofPrompt, ...]:
         """Prompts of the sampling test."""
-        chosen = self.questions[:_SAMPLED_PROMPTS] if self.samples else ()
+        chosen = self.questions[:SAMPLED_PROMPTS] if self.samples else ()
         return tuple(ProofPrompt(prompt.text, _SAMPLED_TOKENS) for prompt in chosen)
 
     @property

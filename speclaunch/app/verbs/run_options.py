@@ -36,7 +36,8 @@ _DIRECTORY = option(
     Path,
     "--dir",
     metavar="DIR",
-    help="Directory with the logs and journals, if `launch.log_dir` is not the default.",
+    help="Directory with the logs and journals (`launch.log_dir` of the recipe). Default: `runs` "
+    "in speclaunch's home.",
 )
 
 
@@ -212,8 +213,9 @@ class BenchOptions(VerbOptions):
         str,
         "--against",
         metavar="BASELINE",
-        help="Baseline: `none` (the same recipe without speculation, the default), "
-        "`recipe=NAME [key=value]…`, `engine=VERSION`, or `url=URL`.",
+        help="Baseline: `none` (the same recipe without speculation), "
+        "`recipe=NAME [key=value]…`, `engine=VERSION`, or `url=URL`. Default: `none`; with --url, "
+        "no baseline.",
     )
     workload = repeated(
         str,
@@ -291,8 +293,8 @@ class BenchOptions(VerbOptions):
         most=100,
         default=1,
         section="Rounds",
-        help="Engine starts per side. With 3 or more, the intervals include the variation "
-        "between starts.",
+        help="Engine starts per side: 1, or at least 3 to include the variation between starts in "
+        "the confidence intervals.",
     )
     fail_under = _FAIL_UNDER
     dry_run = flag("--dry-run", help="List the engine starts and rounds. Start nothing.")
@@ -349,6 +351,10 @@ class BenchCompareOptions(VerbOptions):
     )
 
 
+SAMPLED_PROMPTS = 8
+"""Number of prompts that `prove --samples` samples answers for."""
+
+
 class ProveOptions(VerbOptions):
     """The options of `speclaunch prove`."""
 
@@ -386,8 +392,8 @@ class ProveOptions(VerbOptions):
         least=0,
         default=0,
         section="Load",
-        help="Also sample N answers at temperature 1 for each of the first prompts, and compare "
-        "the token frequencies.",
+        help="Also sample N answers at temperature 1 for each of the first "
+        f"{SAMPLED_PROMPTS} prompts, and compare the token frequencies.",
     )
     requests = flag(
         "--requests",
@@ -444,7 +450,7 @@ class TuneOptions(VerbOptions):
         "--minutes",
         metavar="MINUTES",
         least=1,
-        help="Time limit. Starts that would exceed it are skipped.",
+        help="Time limit. Starts that would exceed it are skipped. Default: no limit.",
     )
     verify = option(
         int,
@@ -460,8 +466,8 @@ class TuneOptions(VerbOptions):
         least=1,
         most=100,
         default=1,
-        help="Engine starts per side of the --verify comparison. With 3 or more, the intervals "
-        "include the variation between starts.",
+        help="Engine starts per side of the --verify comparison: 1, or at least 3 to include the "
+        "variation between starts in the confidence intervals.",
     )
     draft_tokens = option(
         int,
@@ -561,9 +567,10 @@ class BisectOptions(VerbOptions):
         str,
         "--check",
         metavar="CHECK",
-        help="`start`, `'acceptance>=X'`, `same-output`, `contract` (request fields work as in "
-        "--good), or a quoted command that reads SPECLAUNCH_URL and exits 0 (good), 1 to 124 "
-        "(bad) or 125 (skip).",
+        help="Check to run: `start` (the engine serves and speculates), `'acceptance>=X'` (minimum "
+        "acceptance length), `same-output` (greedy answers equal those of --good), `contract` "
+        "(request fields work as in --good), or a quoted command that reads SPECLAUNCH_URL and "
+        "exits 0 (good), 1 to 124 (bad) or 125 (skip).",
     )
     flaky = option(
         float,
@@ -572,8 +579,9 @@ class BisectOptions(VerbOptions):
         least=0,
         most=0.4,
         help="Expected fraction of starts with a wrong result. bisect repeats starts until it is "
-        "99% certain of the two versions; with 0, it checks each release once. Default: start each "
-        "release once, and repeat its check until one result leads by four.",
+        "99% certain of the two versions; with 0, it checks each version once. Default: start each "
+        "version once, and repeat checks other than `start` and `contract` until passes and "
+        "failures differ by four.",
     )
     engine_python = ENGINE_PYTHON
     timeout = option(
@@ -585,7 +593,7 @@ class BisectOptions(VerbOptions):
         section="Run",
         help="Time limit for each engine start, and for a --check command.",
     )
-    dry_run = flag("--dry-run", help="List the releases and engine starts. Start nothing.")
+    dry_run = flag("--dry-run", help="List the versions and engine starts. Start nothing.")
     fresh = flag("--fresh", help="Start over instead of resuming an interrupted search.")
     config_dir = CONFIG_DIR
     output_format = OUTPUT_FORMAT

@@ -66,12 +66,12 @@ class LintOptions(VerbOptions):
         section="Output",
         help="Show info findings, skipped rules and sources of checkpoint facts.",
     )
-    no_cache = flag("--no-cache", help="Check unchanged files again.")
+    no_cache = flag("--no-cache", help="Ignore cached results and check all files again.")
     jobs = option(
         int,
         "--jobs",
         least=1,
-        help="Number of worker processes. Default: depends on files and cores.",
+        help="Number of worker processes. Default: depends on the number of files and CPU cores.",
     )
     output_format = option(
         LintFormat,
@@ -93,7 +93,8 @@ class LintOptions(VerbOptions):
         bool,
         "--exit-zero/--no-exit-zero",
         section="Output",
-        help="Exit 0 despite findings. Default: only for the SARIF format.",
+        help="Exit 0 despite findings. Default: --exit-zero for the output format `sarif`, "
+        "else --no-exit-zero.",
     )
     fix = flag("--fix", section="Fixes", help="Apply safe fixes.")
     unsafe_fixes = flag("--unsafe-fixes", section="Fixes", help="Apply all fixes, safe or not.")
@@ -101,7 +102,8 @@ class LintOptions(VerbOptions):
     only_deployments = flag(
         "--only-deployments",
         section="Files",
-        help="Skip files on the command line that contain no deployment. Exit 0 if none remains.",
+        help="Skip files on the command line that contain no deployment. Exit 0 if no file "
+        "remains.",
     )
     config = option(
         Path,
@@ -154,17 +156,17 @@ class LaunchOptions(VerbOptions):
     ladder = flag("--ladder", help="With --dry-run: show the recovery steps for memory failures.")
     smoke = flag(
         "--smoke",
-        help="Start, verify, report and stop. Exit 0 if the engine serves. Required by --lock.",
+        help="Start, verify, report and stop. Exit 0 if the engine serves.",
     )
     detach = flag("--detach", "-d", help="Return once the engine serves, and leave it running.")
-    lock = LOCK
+    lock = flag("--lock", section="Output", help=f"{LOCK.help} Needs --smoke.")
     locked = flag(
         "--locked",
         help="Start only if settings, engine, packages and weights match the recipe's lock.",
     )
     verify = flag(
         "--verify",
-        help="With --lock or --locked: hash weights even if size and time are unchanged.",
+        help="With --lock or --locked: hash weights even if file size and time are unchanged.",
     )
     fresh = flag("--fresh", help="Start from the recipe, ignoring the last known good settings.")
     max_attempts = option(
@@ -222,7 +224,7 @@ class PlanOptions(VerbOptions):
         help="Show each value with its reason, and a bar chart of memory.",
     )
     everything = flag(
-        "--all", section="Output", help="Like --full, and show arguments at their defaults."
+        "--all", section="Output", help="Like --full, but also show arguments at their defaults."
     )
     fit = flag("--fit", help="Propose the smallest change that makes the recipe fit in memory.")
     best = flag(
@@ -251,7 +253,7 @@ class PlanOptions(VerbOptions):
         "--html",
         metavar="FILE",
         section="Output",
-        help="Also write the plan as HTML.",
+        help="Also write the plan to FILE as HTML.",
     )
     output_format = OUTPUT_FORMAT
     ask = ASK

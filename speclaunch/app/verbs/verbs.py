@@ -299,8 +299,8 @@ VERBS = (
                 "advisories:check",
                 "change_options:AdvisoriesCheckOptions",
                 "Show the known bugs that affect each server.\n\n"
-                "Also lists bugs that a missing fact leaves undecided. Exits 1 if a bug "
-                "of error severity affects a server.",
+                "Also lists bugs that may affect a server, depending on a missing fact. Exits 1 "
+                "if a bug of error severity affects a server.",
                 "recipe=eagle3_llama8b --engine 0.5.12,0.5.23 --hardware h100",
             ),
             Verb(
@@ -314,8 +314,8 @@ VERBS = (
                 "update",
                 "advisories:update",
                 "change_options:AdvisoriesUpdateOptions",
-                "Store newer advisories.\n\nReads a file, directory or https address, and checks "
-                "its schema and SHA-256 checksum. No other command fetches advisories.",
+                "Store newer advisories from a file, a directory or an https address.\n\nChecks "
+                "their schema and SHA-256 checksum. No other command fetches advisories.",
                 "advisories.json",
             ),
         ),
