@@ -361,7 +361,8 @@ def draft_quantization(plan: Plan) -> Iterator[Verdict]:
         fix=Fix(f"set {_DRAFT} to unquant", set={_DRAFT: "unquant"})
         if own
         else Fix(
-            "remove quantization: the target's config.json states it, and drafts do not inherit that",
+            "remove quantization: the target's config.json states it, and the draft then inherits "
+            "nothing",
             set={"quantization": None},
         ),
         # without the complete config, the quantization may be in a file that was not read

@@ -91,7 +91,9 @@ def _fix(plan: Plan) -> Fix:
     )
     steps = int(tokens) - 1 if tokens is not None and topk in (None, 1) else 0
     if steps < 1:  # same either way: only the advice differs
-        return Fix("set speculative_num_steps, or remove the others so that the engine chooses all three")
+        return Fix(
+            "set speculative_num_steps, or remove the others so that the engine chooses all three"
+        )
     return Fix(
         f"set speculative_num_steps to {steps} and speculative_eagle_topk to 1 for a chain of "
         f"{tokens} tokens",
