@@ -113,8 +113,7 @@ _NAMES = (*_GAUGES, _DECODED, _PASSES, *_RETRACTED, *_FINISHED)
 _COUNTERS = (_DECODED, _GENERATED, "sglang:prompt_tokens_total")
 INTERVAL, USUAL_INTERVAL = "decode_log_interval", 40
 """Argument for the number of decode steps between two log lines or updates of gauges, and its
-default (0.4.6 and 0.5.23 server_args.py).
-"""
+default (0.4.6 and 0.5.23 server_args.py)."""
 _OK, _NOT_FOUND = 200, 404
 _SECONDS = 5.0
 _MOST_RANKS = 256
@@ -156,8 +155,7 @@ class EngineMetrics(Struct, frozen=True, kw_only=True):
     verifications: float | None = None
     requests: float | None = None
     """`generated`, `verifications`, `requests`: numbers of output tokens, verification steps and
-    finished requests.
-    """
+    finished requests."""
     is_lifetime: bool = False
     """True if acceptance lengths are means since the start of the engine."""
 
@@ -311,8 +309,7 @@ def _parsed(text: str | None) -> float | None:
 
 def progress(client: EngineClient, paths: list[str]) -> object:
     """Return the engine's own token counts from the first of `paths` that has them; None if no path
-    does. Missing paths are removed from `paths`.
-    """
+    does. Missing paths are removed from `paths`."""
     for path in list(paths):
         try:
             answer = client.get(path, _SECONDS, most=MOST_BYTES)
@@ -364,8 +361,7 @@ _LEARNED_OBSERVATIONS = 24
 _LEARNED_EVERY = 8
 _MOST_LEARNED = 512
 """Number of observations after which the baseline no longer changes, so that it cannot follow a
-decay.
-"""
+decay."""
 _EVIDENCE = math.log(1e8 * len(EFFECTS))
 _LONGEST_BATCH = 16
 """Maximum number of consecutive observations that are averaged to estimate the variance."""

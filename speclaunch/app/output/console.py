@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 
 _NOT_PRINTED = dict.fromkeys((7, 8, 11, 12, 13))
-"""Characters that are removed, as by rich: bell, backspace, vertical tab, form feed and
-carriage return.
-"""
+"""Characters that are removed, as by rich: bell, backspace, vertical tab, form feed and carriage
+return."""
 
 
 class Styled:

@@ -57,8 +57,7 @@ class ComparedRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 class TuningComparison(Struct, frozen=True, forbid_unknown_fields=True):
     """The comparison of the best settings; `counts` is false if it is invalid. `starts`: engine
-    starts of each side; with several, the intervals include variation between starts.
-    """
+    starts of each side; with several, the intervals include variation between starts."""
 
     counts: bool
     objections: list[str]

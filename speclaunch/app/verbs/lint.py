@@ -72,8 +72,7 @@ class LintOutput(Struct, frozen=True):
 
     def write(self, source: FormatInput) -> None:
         """Write the results to standard output and the output files. Raises InputError for a file
-        that cannot be written.
-        """
+        that cannot be written."""
         self._show(source)
         written: dict[LintFormat, str] = {}
         for path, name in self.files:

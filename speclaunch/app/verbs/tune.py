@@ -124,9 +124,8 @@ class TuningTask(Struct, frozen=True):
     space: tuple[DraftSetting, ...]
     own: DraftSetting | None
     published: DraftSetting | None
-    """Setting from published evidence; None if the search space has none. The best setting
-    must beat it.
-    """
+    """Setting from published evidence; None if the search space has none. The best setting must
+    beat it."""
     aim: TuningObjective
     protocol: Protocol
     budget: TuningBudget

@@ -291,8 +291,7 @@ class RecoveryLimits(Section):
 
 
 class Objective(Section):
-    """Order of losses: running requests first, then KV tokens, then the depth of
-    speculation."""
+    """Order of losses: running requests first, then KV tokens, then the depth of speculation."""
 
     tokens_within: float = Field(default=DEFAULT_LIMITS.tokens_within, ge=0, lt=1)
     """Lose up to this share of the KV tokens before reducing the depth of speculation."""

@@ -6,11 +6,10 @@ processes must ignore it, or they report each other as crashed. Only their paren
 finishes its requests and ends its children. The script kills remaining processes after the grace
 time; Slurm does so after `KillWait`.
 
-`srtctl apply -f FILE` allocates hosts and starts srt-slurm's recipe.
-Sources: NVIDIA/srt-slurm at c88ef73: src/srtctl/core/schema.py (SrtConfig, ResourceConfig),
-src/srtctl/backends/sglang.py (`build_worker_command`: arguments that it sets itself, and how keys
-become flags), src/srtctl/frontends/sglang.py (the router). srt-slurm's recipes cannot refer to
-secrets.
+`srtctl apply -f FILE` allocates hosts and starts srt-slurm's recipe. Sources: NVIDIA/srt-slurm at
+c88ef73: src/srtctl/core/schema.py (SrtConfig, ResourceConfig), src/srtctl/backends/sglang.py
+(`build_worker_command`: arguments that it sets itself, and how keys become flags),
+src/srtctl/frontends/sglang.py (the router). srt-slurm's recipes cannot refer to secrets.
 """
 
 from __future__ import annotations
@@ -67,8 +66,7 @@ OF_THE_CLUSTER = (
     *("account", "partition", "qos", "reservation", "constraint", "time", "comment", "wckey"),
     *("nodelist", "exclude", "switches", "licenses", "mail-user", "mail-type", "exclusive"),
 )
-"""sbatch options allowed in `deploy.slurm`, with `_` or `-`. speclaunch computes all other
-options."""
+"""sbatch options allowed in `deploy.slurm`, with `_` or `-`. speclaunch computes the others."""
 OTHERS = ("module", "gpu-type")
 """Other keys allowed in `deploy.slurm`: modules to load, and srt-slurm's GPU name."""
 MODULES = "module"

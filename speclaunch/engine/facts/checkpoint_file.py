@@ -113,8 +113,7 @@ class CheckpointFile(Struct, frozen=True):
     kind: str
     """Kind of source. `config`: the complete published config; `sibling`: another export of the
     same architecture; `training`: the training config; `documents`: published documents; `disk`:
-    saved by `models pull`.
-    """
+    saved by `models pull`."""
     source: str
     read: str
     """Date on which the source was read, YYYY-MM-DD."""
@@ -135,8 +134,7 @@ class CheckpointFile(Struct, frozen=True):
     tokenizer_digest: str | None = None
     tensors: Mapping[str, Any] = {}
     """From the headers of the weight files: the `count` of tensors, their `bytes` by data type and,
-    if few, their `shapes` (`[data type, shape]` by name).
-    """
+    if few, their `shapes` (`[data type, shape]` by name)."""
     weights_source: str | None = None
     draft: Mapping[str, Any] = {}
     """For a draft: its targets (`for`), `algorithm`, first SGLang release that loads it (`since`)

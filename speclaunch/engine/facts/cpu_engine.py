@@ -34,8 +34,7 @@ SGLANG_VERSION = "0.5.23"
 
 TORCH = "torch==2.13.0"
 """Requirement for torch, which is installed in a separate step. The step may use an index of CPU
-builds (``torch_index``), because PyPI's build includes CUDA (several gigabytes).
-"""
+builds (``torch_index``), because PyPI's build includes CUDA (several gigabytes)."""
 
 REQUIREMENTS = _FILES / "requirements.txt"
 """File with all other packages of the default release, pinned, including indirect dependencies."""
@@ -74,8 +73,7 @@ MODEL_MODULES = frozenset(
     {"glm4_moe", "glm4_moe_nextn", "llama", "llama_eagle", "llama_eagle3", "registry", "utils"}
 )
 """Modules of ``sglang/srt/models`` that the tiny models need. At startup SGLang would import all
-255 modules of that folder, most of which fail without a GPU.
-"""
+255 modules of that folder, most of which fail without a GPU."""
 
 _FIXED: Mapping[str, str] = MappingProxyType(
     {

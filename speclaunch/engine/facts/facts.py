@@ -163,8 +163,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     context_length: int | None = None
     """Maximum number of tokens as the engine derives it, with rope scaling and long-context keys
     (`get_context_length` in sglang/srt/utils/hf_transformers_utils.py). Also None if releases
-    differ: use `context_in` for one release.
-    """
+    differ: use `context_in` for one release."""
     context_lengths: tuple[int | None, int | None] | None = None
     """The context lengths before 0.5.10 and from 0.5.10 on; None if releases agree."""
     hidden_size: int | None = None
@@ -183,8 +182,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     it. None if the checkpoint is unquantized or its method is unknown."""
     mtp_layers: int | None = None
     """Number of multi-token-prediction layers that the config declares (`num_nextn_predict_layers`,
-    `mtp_num_hidden_layers`). None if not declared.
-    """
+    `mtp_num_hidden_layers`). None if not declared."""
     mtp_weights: bool | None = None
     """True if the weights index (else the file headers) lists multi-token-prediction layers. None
     if neither is available."""
@@ -230,8 +228,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     """Tensors in the checkpoint's directory, read on demand; None without a safetensors file."""
     unread: Mapping[str, str] = {}
     """Fields above without a source, with the config.json key that would provide each. Reading such
-    a field raises UnknownValueError.
-    """
+    a field raises UnknownValueError."""
 
     def __eq__(self, other: object) -> bool:
         """Compare all fields except `tensors`, which are read from disk."""

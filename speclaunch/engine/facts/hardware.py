@@ -61,8 +61,7 @@ class Hardware(Struct, frozen=True):
     declared: bool = True
     counted: bool = False
     """True if `count` is explicit (`h200:8`) or probed. A bare name gives only the kind, and any
-    number of GPUs is assumed to be available.
-    """
+    number of GPUs is assumed to be available."""
 
     @property
     def known_count(self) -> int | None:

@@ -209,8 +209,7 @@ def _modelopt(found: Mapping[str, Any]) -> str | None:
 _NESTED = ("thinker_config", "llm_config", "language_config", "text_config")
 """Keys of nested configs, in the order of get_hf_text_config (0.5.23
 srt/utils/hf_transformers/common.py). Releases up to 0.5.9 use the reverse order; no published
-config has two of them.
-"""
+config has two of them."""
 _MTP_KEYS = (
     "num_nextn_predict_layers",
     "mtp_num_hidden_layers",

@@ -158,8 +158,7 @@ def _store(fresh: _Entries) -> None:
 
 MOST_HEADER_BYTES = 100_000_000
 """Maximum header size of the format. The engine's reader rejects a longer header (safetensors 0.4
-and later, MAX_HEADER_SIZE).
-"""
+and later, MAX_HEADER_SIZE)."""
 MOST_READ_BYTES = 32 << 20
 """Maximum header size that speclaunch reads, with room for about 250,000 tensors. The longest
 published headers are a tenth of this size."""

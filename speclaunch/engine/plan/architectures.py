@@ -239,9 +239,8 @@ LATENT = frozenset(
         "MiniCPM3ForCausalLM",
     }
 )
-"""Models that require only heads to divide evenly among ranks (`num_heads % attn_tp_size`),
-because every rank has the complete latent KV cache (models/deepseek_v2.py and models that build on
-it)."""
+"""Models that require only heads to divide evenly among ranks (`num_heads % attn_tp_size`), because
+every rank has the complete latent KV cache (models/deepseek_v2.py and models that build on it)."""
 _FULL = ("num_attention_heads", "num_key_value_heads")
 _HEADS_ALONE = (("num_attention_heads", None),)
 OTHER_HEADS: Mapping[str, tuple[tuple[str, str | None], ...]] = {

@@ -164,8 +164,7 @@ _PLAIN = frozenset(
 )
 """Deprecated flags that still use store_true; only their help text mentions the deprecation. Other
 deprecated flags use DeprecatedStoreTrueAction or DeprecatedAliasStoreAction (0.5.10 server_args.py
-to 0.5.23 arg_groups/argparse_actions.py).
-"""
+to 0.5.23 arg_groups/argparse_actions.py)."""
 
 
 def _supported(argument: Argument, catalogue: Catalogue) -> bool:

@@ -18,8 +18,7 @@ from speclaunch.engine.releases.versions import within
 REPOSITORY = "lmsysorg/sglang"
 ROUTER_IMAGE = "lmsysorg/sgl-model-gateway:v0.3.2"
 """Image of the last release of sglang_router, which is versioned separately (PyPI: sglang-router
-0.3.2). It routes to every release of the engine.
-"""
+0.3.2). It routes to every release of the engine."""
 
 _CUDA_SUFFIX = (("<0.4.8", "-cu124"), ("<0.5.3", "-cu126"))
 """CUDA suffixes of image tags, by release: v0.4.7.post1-cu124, v0.4.8.post1-cu126 …

@@ -34,9 +34,8 @@ def shell_command(
 ) -> str:
     """Return a command to paste, with one environment variable or server argument per line.
 
-    A variable that is unset or secret appears as a reference (`"${PROD_KEY:?}"`: the shell stops
-    if it is unset). A literal secret in the recipe is read from a variable named after the
-    argument.
+    A variable that is unset or secret appears as a reference (`"${PROD_KEY:?}"`: the shell stops if
+    it is unset). A literal secret in the recipe is read from a variable named after the argument.
     """
     lines = [f"# {note}" for note in notes]
     parts: list[str] = []

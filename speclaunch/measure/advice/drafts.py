@@ -301,8 +301,7 @@ Span = tuple[str, str]
 
 class WayMemory(Struct, frozen=True):
     """Memory cost of a speculation method on one GPU. Fields are None if a fact is missing; `note`
-    names the fact.
-    """
+    names the fact."""
 
     ranks: int
     fits: bool | None = None

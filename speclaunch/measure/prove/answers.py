@@ -81,8 +81,7 @@ class ProofServer:
         self, make: Any, concurrency: int, tick: Callable[[], None] = lambda: None
     ) -> None:
         """`make` returns a separate client for each thread. `tick` is called after every answer, by
-        the thread that received it.
-        """
+        the thread that received it."""
         self._make = make
         self._concurrency = concurrency
         self._tick = tick

@@ -69,8 +69,7 @@ PROBE_S = 40.0
 
 GPU_BUILD_BYTES = 10 * 2**30
 """Free disk space required by the GPU build: 2.7 GB downloaded, 5.3 GB unpacked (torch 2.13.0,
-measured).
-"""
+measured)."""
 
 _VERSION = TORCH.partition("==")[2]
 _CPU_VERSION = f"{_VERSION}+cpu"
@@ -108,8 +107,7 @@ def probe_options(options: Sequence[str]) -> list[str]:
 
 def offered(lines: Sequence[str], ended: bool) -> Offer:
     """Return the torch versions in the output of ``pip index versions``, or why there are none.
-    ``ended`` is False if the deadline cut the output off.
-    """
+    ``ended`` is False if the deadline cut the output off."""
     found = _AVAILABLE.search("\n".join(lines))
     if found:
         return Offer(frozenset(version.strip() for version in found[1].split(",")))
@@ -323,9 +321,8 @@ class Installation(Struct, frozen=True):
             )
 
     def make_venv(self, report: ReportDetail) -> bool | None:
-        """Create the virtual environment, or replace an incomplete or broken one.
-        Return None if it was already usable.
-        """
+        """Create the virtual environment, or replace an incomplete or broken one. Return None if it
+        was already usable."""
         venv = self.engine.venv
         if self._is_marked("venv", "1") and self._python_starts():
             return None
@@ -337,9 +334,8 @@ class Installation(Struct, frozen=True):
         return True
 
     def install_torch(self, report: ReportDetail) -> bool | None:
-        """Install torch, preferably its CPU build; the next step installs its dependencies.
-        Return None if torch was already installed.
-        """
+        """Install torch, preferably its CPU build; the next step installs its dependencies. Return
+        None if torch was already installed."""
         if self._is_marked("torch", TORCH):
             return None
         report("searching for a CPU build")

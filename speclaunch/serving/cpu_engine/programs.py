@@ -106,8 +106,7 @@ def _clock(
     late: threading.Event,
 ) -> Iterator[None]:
     """Call ``on_tick`` while the block runs. At the deadline, set ``late`` and kill the child's
-    session.
-    """
+    session."""
     ended = threading.Event()
     began = time.monotonic()
 

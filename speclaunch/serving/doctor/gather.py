@@ -125,8 +125,7 @@ def versions_to_check(
 ) -> tuple[str, ...]:
     """Return the versions of `--engine`, else the pinned version, else the installed version if the
     recipe allows it, else the newest allowed. Raises InputError if the recipe excludes a requested
-    version or every release.
-    """
+    version or every release."""
     engine = recipe.deployment.engine
     for version in requested:
         if not engine.bounds.contains(version):

@@ -133,8 +133,7 @@ def _limit(value: int) -> int | None:
 
 def _memory_limit() -> tuple[int | None, int | None]:
     """Return the smallest memory limit of this process's control groups, and that group's use, in
-    bytes. Both are None without a limit; the use is None if unknown.
-    """
+    bytes. Both are None without a limit; the use is None if unknown."""
     found: list[tuple[int, int | None]] = []
     for directory in _groups("memory"):
         for limit_file, used_file in (

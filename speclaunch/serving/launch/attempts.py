@@ -36,8 +36,7 @@ which ran out of memory."""
 
 class RestartPolicy(Struct):
     """Restart policy for an engine that has served: capped back-off, limited restarts per time
-    window.
-    """
+    window."""
 
     settings: Restart
     enabled: bool = True
@@ -45,8 +44,7 @@ class RestartPolicy(Struct):
 
     def ended(self, now: float) -> float | str:
         """Return the seconds until the restart of an engine that had served, or the reason not to
-        restart it. `now`: monotonic seconds (`time.monotonic`).
-        """
+        restart it. `now`: monotonic seconds (`time.monotonic`)."""
         if not self.enabled:
             return "launch.restart.policy prevents a restart"
         window, limit = self.settings.window_seconds, self.settings.limit
@@ -63,8 +61,7 @@ class RestartPolicy(Struct):
 
 class Conclusion(Struct, frozen=True):
     """Result of a launch: outcome and diagnosis of the last engine, why no attempt followed, and
-    all attempts.
-    """
+    all attempts."""
 
     outcome: EngineOutcome
     log: Path
@@ -80,8 +77,7 @@ class EngineStarts(Struct, kw_only=True):
 
     order: Callable[[int, Mapping[str, Any]], EngineSpec]
     """Function that returns the engine spec for an attempt number and its changes. Raises
-    LaunchError.
-    """
+    LaunchError."""
     diagnose: Diagnose
     version: str
     observer: LaunchObserver

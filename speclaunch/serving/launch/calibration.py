@@ -59,8 +59,7 @@ class Observation(Struct, frozen=True):
     @property
     def pool_too_large(self) -> bool:
         """True if the machine had too little memory for the pool itself, and its total memory is
-        unknown. Smaller graphs or chunks do not help, because the pool is allocated first.
-        """
+        unknown. Smaller graphs or chunks do not help, because the pool is allocated first."""
         return self.cause.name in _POOL_TOO_LARGE
 
     @property
@@ -71,8 +70,7 @@ class Observation(Struct, frozen=True):
 
 def observe(attempt: Attempt, plan: Plan) -> Observation | None:
     """Return the observation of an attempt that ran with `plan`; None if memory was not the cause
-    of its end.
-    """
+    of its end."""
     diagnosis = attempt.diagnosis
     if diagnosis is None or diagnosis.cause is None or not diagnosis.cause.memory:
         return None
@@ -102,8 +100,7 @@ def _fraction(attempt: Attempt, plan: Plan, diagnosis: Diagnosis) -> float | Non
 
 def _least(diagnosis: Diagnosis) -> float | None:
     """Return the least possible fraction, from the engine's message or from the free memory before
-    and after loading the weights; None if unknown.
-    """
+    and after loading the weights; None if unknown."""
     named = diagnosis.numbers.get(ABOVE)
     if named is not None and 0 < named < 1:
         return float(named)
@@ -151,16 +148,14 @@ def _missing(diagnosis: Diagnosis) -> float:
 _RUNNING, _CHUNK = "max_running_requests", "chunked_prefill_size"
 RESERVE = EXPECTED - 1
 """Correction of the estimates for graphs and activations, as a (negative) share of them. SGLang's
-own estimates are deliberately high. With the correction, only the likely amount is left free.
-"""
+own estimates are deliberately high. With the correction, only the likely amount is left free."""
 _MARGIN = 0.002
 """Minimum distance from a fraction that was too low or too high."""
 _POOL_ROOM = 0.01
 """Minimum share of the memory for the pool: a pool of a few tokens is useless."""
 _GROWTH = (0.25, 1.0, 2.0)
 """Free memory to add to the observed excess, as shares of the estimates: after the first failed
-start, the second, and later ones. The second restart should be the last.
-"""
+start, the second, and later ones. The second restart should be the last."""
 _LEAST_GROWN = 0.06
 """Lower limit of the estimates that `_GROWTH` multiplies, as a share of the memory."""
 _BLINDLY, _AGAIN = 0.6, 0.5
@@ -172,8 +167,7 @@ _HOPELESS = 0.006
 """Minimum width of a range worth another restart, as a share of the memory."""
 _CONSISTENT = 3
 """Number of failures outside the pool that rules out chance. From this number on, settings that
-leave less memory free than the observed excess are not tried.
-"""
+leave less memory free than the observed excess are not tried."""
 _SCARCE = -0.75
 """Largest correction expected for estimates that are too high, as a (negative) share of them."""
 ROOM_FOR_ERROR = 0.03
@@ -261,8 +255,7 @@ class Calibration(Struct, frozen=True):
 
     def last_chance(self, changes: Mapping[str, Any]) -> Bounds | None:
         """Return a narrow range of fractions to try last, within the widest possible range; None if
-        that range is unknown or too narrow.
-        """
+        that range is unknown or too narrow."""
         widest = self.bounds(changes, _SCARCE, _MARGIN)
         if widest is None or widest.width < _HOPELESS:
             return None
@@ -273,8 +266,7 @@ class Calibration(Struct, frozen=True):
 
     def _more(self, changes: Mapping[str, Any], estimated: float) -> float:
         """Return the memory to leave free beyond the estimates, as a fraction; negative if less
-        than estimated is enough.
-        """
+        than estimated is enough."""
         more = RESERVE * estimated
         growth = _GROWTH[min(len(self.observations), len(_GROWTH)) - 1]
         for excess in self.excesses:
@@ -291,8 +283,7 @@ class Calibration(Struct, frozen=True):
 
     def _pool_ceiling(self, low: float) -> float:
         """Return the largest fraction to try after a pool was too large for the machine; 1 if none
-        was. It is between `low` and the failed fraction, because the total memory is unknown.
-        """
+        was. It is between `low` and the failed fraction, because the total memory is unknown."""
         failed = [
             observation.fraction
             for observation in self.observations
@@ -354,8 +345,7 @@ def calibrate(predictor: Predictor, observations: Sequence[Observation]) -> Cali
 
 def _most_shift(predictor: Predictor, observations: Sequence[Observation]) -> float:
     """Return the upper limit of the shift. If the engine allocated the pool, its fraction was not
-    too low.
-    """
+    too low."""
     most = 1.0
     for seen in observations:
         bounds = predictor.bounds(seen.changes)
@@ -404,8 +394,7 @@ def _by_tokens(predictor: Predictor, seen: Observation, tokens: int) -> float | 
 
 def _excess(predictor: Predictor, seen: Observation) -> Excess | None:
     """Return the minimum excess over the estimates, including stages that the engine did not reach;
-    None if the estimates may be right.
-    """
+    None if the estimates may be right."""
     bounds = predictor.bounds(seen.changes)
     if seen.direction is not Direction.LOWER or seen.fraction is None or bounds is None:
         return None

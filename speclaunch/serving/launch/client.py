@@ -175,8 +175,7 @@ class EngineClient:
 
     def generate(self, prompt: str | list[int], max_new_tokens: int, timeout: float) -> Generation:
         """Return a greedy generation. `prompt`: text, or token ids for an engine without a
-        tokenizer.
-        """
+        tokenizer."""
         body: dict[str, Any] = {
             "sampling_params": {
                 "max_new_tokens": max_new_tokens,
@@ -222,8 +221,7 @@ def _headers(key: str | None) -> dict[str, str]:
 
 def _no_check() -> ssl.SSLContext:
     """Return a TLS context without certificate checks. The engine is local, but its certificate
-    names its public host.
-    """
+    names its public host."""
     import ssl  # noqa: PLC0415 - heavy, and https only
 
     context = ssl.create_default_context()
@@ -233,10 +231,9 @@ def _no_check() -> ssl.SSLContext:
 
 
 _NEEDS_DRAFT = ("STANDALONE", "EAGLE3")
-"""Algorithms with a separate draft model. Without one, the engine serves with the target as its
-own draft, accepting every token or none (0.5.23 model_config.py: `model_path or
-server_args.model_path`).
-"""
+"""Algorithms with a separate draft model. Without one, the engine serves with the target as its own
+draft, accepting every token or none (0.5.23 model_config.py: `model_path or
+server_args.model_path`)."""
 
 _NOTHING_ACCEPTED = 1.0
 _SHOWN = 2000

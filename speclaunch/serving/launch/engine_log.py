@@ -64,14 +64,12 @@ class LogMark(Enum):
 
 BATCH = re.compile(r"(?:Decode|Prefill) batch\b")
 """Scheduler's line for every n-th batch: managers/scheduler_metrics_mixin.py, all versions from
-0.4.6 to 0.5.23, at `--log-level info`.
-"""
+0.4.6 to 0.5.23, at `--log-level info`."""
 DEAD_PROCESS = r"Subprocess (?P<name>\S{1,80}) \(pid=(?P<pid>\d{1,9})\) crashed with exit code "
 """Message of the watchdog in the engine's parent process: a child crashed (utils/watchdog.py)."""
 PORT_TAKEN = r"\[Errno 98\] (?:error while attempting to bind on address|[Aa]ddress already in use)"
 """Messages of asyncio and the kernel about a port in use. The engine does not exit then (seen on
-0.5.23).
-"""
+0.5.23)."""
 AFTERMATH = re.compile(
     # messages of the parent and the siblings of a process that failed
     r"Initialization failed\. Please see the error messages above"
@@ -185,9 +183,8 @@ def mark_of(text: str) -> tuple[LogMark, re.Match[str]] | None:
 
 
 LONGEST = 32_768
-"""Maximum number of characters inspected per line. The `server_args=…` line has about 20,000,
-with the memory settings near the beginning.
-"""
+"""Maximum number of characters inspected per line. The `server_args=…` line has about 20,000, with
+the memory settings near the beginning."""
 
 _LONGEST_LINE = 1 << 16
 """Maximum bytes per piece of an endless line, to bound memory use."""
@@ -350,8 +347,7 @@ class Follower:
 
     def lines(self) -> list[str]:
         """Return the lines completed since the last call, up to 4 MiB. `is_behind` is set if there
-        are more. A line longer than 64 KiB is split.
-        """
+        are more. A line longer than 64 KiB is split."""
         parts, left = [self._rest], _MAX_BYTES
         while self._file is not None or self._open():
             left -= self._read(parts, left)
@@ -428,9 +424,8 @@ def log_files(log: Path) -> list[Path]:
 
 
 def read_log(log: Path) -> Iterator[str]:
-    """Yield the lines of a log and its rotated files; only the beginning and the end of a very
-    long log.
-    """
+    """Yield the lines of a log and its rotated files; only the beginning and the end of a very long
+    log."""
     files = log_files(log)
     if not files:
         return
@@ -514,8 +509,7 @@ def last_error(lines: Sequence[str]) -> str | None:
 
 def dead_process(lines: Sequence[str]) -> str | None:
     """Describe the first dead process that the engine's watchdog reports (utils/watchdog.py); None
-    without a report.
-    """
+    without a report."""
     for line in lines:
         found = _DEAD_PROCESS.search(line)
         if found:

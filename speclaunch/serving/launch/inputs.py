@@ -230,8 +230,7 @@ def document(prepared: Prepared) -> dict[str, Any]:
 
 def environment(prepared: Prepared) -> dict[str, str | None]:
     """Return the variables that affect the engine, set or inherited, with secrets redacted. None
-    means that the variable is unset.
-    """
+    means that the variable is unset."""
     inherited = {n: v for n, v in os.environ.items() if _OF_THE_ENGINE.match(n)}
     merged: dict[str, str | None] = {**inherited, **prepared.overlay}
     return {

@@ -325,8 +325,7 @@ def _milestones(steps: Sequence[PhaseStep]) -> list[dict[str, Any]]:
 
 _VERSION = 2
 """Version of the format. Version 1 had one entry per file, at the top of the document, and the
-recipe's name in the digest.
-"""
+recipe's name in the digest."""
 _ENTRIES = 4
 _FILES = 256
 _NOT_MEMORY = frozenset(

@@ -155,9 +155,8 @@ def _options(
 
 
 def _waits(settings: Recovery, seen: Sequence[Observation]) -> bool:
-    """True if the fraction was lowered often enough and another setting is next. With
-    `policy: order`, the fraction is first lowered to its floor.
-    """
+    """True if the fraction was lowered often enough and another setting is next. With `policy:
+    order`, the fraction is first lowered to its floor."""
     if settings.policy is RecoveryPolicy.ORDER or seen[-1].direction is not Direction.LOWER:
         return False
     same = key(seen[-1].settings)
@@ -185,8 +184,7 @@ def _fraction(settings: Recovery, now: Observation, low: float, high: float) -> 
 
 def _between(value: float, low: float, high: float, *, closed: bool) -> float | None:
     """Return the value if it is between the bounds, otherwise their middle; None if the bounds
-    meet. `closed`: True if `high` itself is allowed.
-    """
+    meet. `closed`: True if `high` itself is allowed."""
     if high - low < _CLOSE:
         return None
     if closed:
@@ -258,8 +256,7 @@ class Ladder:
     def _named_first(self, now: Observation, last: Attempt) -> Rung | LadderEnd | None:
         """Return the rung that raises `max_total_tokens`, or the end if recovery may not change it.
         None if the diagnosis does not name this setting first, or the setting does not limit the
-        pool.
-        """
+        pool."""
         name, direction = next(iter(now.cause.directions.items()))
         if direction is not Direction.RAISE or name != Steppable.POOL.value:
             return None
@@ -296,8 +293,7 @@ class Ladder:
 
     def _by_budget(self, seen: Sequence[Observation], tried: set[str]) -> FitCandidate | None:
         """Return the safe settings with the smallest loss. If none are safe, return all settings at
-        their floors, which have the best chance; None once they have failed too often.
-        """
+        their floors, which have the best chance; None once they have failed too often."""
         now = seen[-1]
         base = demanded(self._limits, self._predictor, now)
         if base is None:
@@ -324,8 +320,7 @@ class Ladder:
 
     def _weights(self, last: Attempt) -> LadderEnd | None:
         """Return the ladder's end if no step helps because the weights exceed the memory; otherwise
-        None.
-        """
+        None."""
         cause = last.diagnosis.cause if last.diagnosis is not None else None
         if cause is None or cause.name not in _TOO_LARGE:
             return None
@@ -394,9 +389,8 @@ def _remedy(now: Observation) -> str | None:
 
 
 def _instead(found: Sequence[Alternative]) -> str | None:
-    """Return up to three alternatives that fit, as text. If none fits, return the verdicts on
-    those that change no setting; None without any.
-    """
+    """Return up to three alternatives that fit, as text. If none fits, return the verdicts on those
+    that change no setting; None without any."""
     good = [alternative for alternative in found if alternative.fits]
     if good:
         return "; or ".join(

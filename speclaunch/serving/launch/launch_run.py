@@ -216,8 +216,7 @@ class LaunchRun:
 
     def output(self, lines: Sequence[str]) -> None:
         """Read statistics from the engine's lines and show the lines to the user. The log already
-        contains the lines.
-        """
+        contains the lines."""
         if self._serving_since is not None:
             self._read_statistics(lines, time.monotonic())
         self._shown.output(lines)

@@ -114,8 +114,7 @@ def lock_request(
 
 def _with_reference(word: str) -> str | None:
     """Return the override with its secret replaced by a reference to a variable; None unless the
-    key is in `args` or `engine.env`.
-    """
+    key is in `args` or `engine.env`."""
     key, _, value = word.partition("=")
     section, _, name = key.lstrip("+").rpartition(".")
     if _REFERENCE.fullmatch(value):
@@ -225,8 +224,7 @@ def _processor() -> str | None:
 
 def _require_same(prepared: Prepared, plan: Plan, text: str, name: str) -> None:
     """Raise LaunchError unless the lock's text starts the same engine. Raise PreflightError if
-    rules find an error in the lock that they do not find in the deployment.
-    """
+    rules find an error in the lock that they do not find in the deployment."""
     with tempfile.TemporaryDirectory(prefix="speclaunch-") as folder:
         path = Path(folder, name)
         path.write_text(text, encoding="utf-8")

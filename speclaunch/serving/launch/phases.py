@@ -43,8 +43,7 @@ class PhaseTracker(Struct):
 
     def feed(self, line: str, now: float) -> bool:
         """Process a line that appeared `now` seconds after the spawn; return True if anything
-        changed.
-        """
+        changed."""
         self.last_output = now
         self.bar = read_bar(line, now) or self.bar
         if _PORT_TAKEN.search(line):

@@ -85,8 +85,7 @@ class EngineCommand(Struct, frozen=True):
     """Values to redact in all logs."""
     secrets_file: tuple[Path, str] | None
     """Path (in `argv`) and text of the private file to write before each start; None without
-    secrets.
-    """
+    secrets."""
     shown_argv: tuple[str, ...]
     shown_env: Mapping[str, str | None]
     recipe_diff: tuple[str, ...]

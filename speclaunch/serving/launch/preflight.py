@@ -31,13 +31,11 @@ if TYPE_CHECKING:
 
 _MISFIT = "SPL711"
 _CHEAP_S = 5.0
-"""Maximum seconds for an engine query before a start, or a third of the start's duration if that
-is longer.
-"""
+"""Maximum seconds for an engine query before a start, or a third of the start's duration if that is
+longer."""
 _LEAST_START_S = 20.0
 """Duration of a start without weights (imports, processes, graphs), in seconds. The CPU engine's
-tiny models take about this long on an idle machine.
-"""
+tiny models take about this long on an idle machine."""
 _READ_BYTES_A_SECOND = 2e9
 """Rate at which weights are read from a fast disk, in bytes per second."""
 
@@ -92,8 +90,7 @@ def preflight(
     asker: EngineQuerier | None = None,
 ) -> PreflightResult:
     """Return findings of the rules and of the engine to be started, except those that the recipe's
-    comments ignore. Raises NoJudgeError if the engine must be queried but cannot be.
-    """
+    comments ignore. Raises NoJudgeError if the engine must be queried but cannot be."""
     examined = check_request(prepared.request(os.environ), found, rules)
     reported = examined.results.findings
     if asker is not None:
@@ -111,8 +108,7 @@ def with_other_roles(
     rules: Iterable[Rule],
 ) -> PreflightResult:
     """Return the result plus findings about mismatches that prevent the recipe's roles from serving
-    together.
-    """
+    together."""
 
     across = findings_across(recipe, prepared.catalogue.version, lookup, rules)
     more = tuple(finding for finding in across if finding.severity is not Severity.INFO)
@@ -153,8 +149,7 @@ def absent_paths(prepared: Prepared) -> list[Problem]:
 
 def require_predicted_fit(session: Session, rules: Iterable[Rule]) -> None:
     """Raise PreflightError if memory is predicted to run out and no other settings may be tried.
-    Does nothing if `rules` lacks SPL711, or for a lock, whose settings have served.
-    """
+    Does nothing if `rules` lacks SPL711, or for a lock, whose settings have served."""
     recorded = session.deployment.lock is not None
     if session.recovers or recorded or not any(rule.code == _MISFIT for rule in rules):
         return

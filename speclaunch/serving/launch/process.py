@@ -32,8 +32,7 @@ class Interrupts:
 
     def __init__(self, *, exits_after: bool = False) -> None:
         """`exits_after`: the process exits after the block, so later signals are ignored. A second
-        Ctrl-C would otherwise change the exit code.
-        """
+        Ctrl-C would otherwise change the exit code."""
         self._exits_after = exits_after
         self.received: list[signal.Signals] = []
         self.wake, self._notify = os.pipe()

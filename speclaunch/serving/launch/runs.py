@@ -230,8 +230,7 @@ def default_directory() -> Path:
 
 def list_runs(directory: Path | None = None) -> list[Run]:
     """Return the launches in a directory, oldest first. Without `directory`, return those in the
-    default directory and running launches elsewhere.
-    """
+    default directory and running launches elsewhere."""
     holders = {Path(holder.run): holder for holder in running_launches()}
     paths = {path for path in holders if directory is None or path.parent == directory}
     base = directory or default_directory()
@@ -277,8 +276,7 @@ def reread_run(run: Run) -> Run:
 
 def prune(keep: int, directory: Path | None = None) -> list[Run]:
     """Remove and return all ended launches except the newest `keep`. Running launches, and
-    directories without a journal, are unchanged.
-    """
+    directories without a journal, are unchanged."""
     # Only a directory with a journal is certainly ours to remove.
     over = [run for run in list_runs(directory) if run.holder is None and run.document]
     removed = []
@@ -298,8 +296,7 @@ def _is_run(path: Path) -> bool:
 _FIRST = 20000
 _LAST = 32768
 """Exclusive end of the ports to choose from. By default, Linux assigns this and higher ports to
-outgoing connections.
-"""
+outgoing connections."""
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _returned: set[int] = set()
 

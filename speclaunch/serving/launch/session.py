@@ -99,8 +99,7 @@ def predict_failure(
     recovery: Recovery, plan_with: PlanWith, budget: BudgetOf | None = None
 ) -> FailureForecast | None:
     """Return the predicted failure of the configured settings; None if they fit or the memory is
-    unknown. If recovery is on, suggestions change only what `recovery` allows.
-    """
+    unknown. If recovery is on, suggestions change only what `recovery` allows."""
     try:
         plan = plan_with({})
         found = memory_verdict(plan) if budget is None else budget(plan)
@@ -158,8 +157,7 @@ class Session(Struct):
     @property
     def recovers(self) -> bool:
         """True if other settings are tried when memory runs out. Always False for a lock, which
-        allows no other settings.
-        """
+        allows no other settings."""
         is_on = self.deployment.recovery.policy != "off" and self.deployment.lock is None
         return is_on and not self.prepared.is_left_alone
 
@@ -185,8 +183,7 @@ class Session(Struct):
 
     def predicted_rung(self) -> Rung | None:
         """Return the first recovery step if the configured settings are predicted to fail and no
-        known good settings exist; None otherwise.
-        """
+        known good settings exist; None otherwise."""
         recovery = self.deployment.recovery
         if self.as_configured or not self.recovers or recovery.policy != "budget":
             return None
@@ -206,8 +203,7 @@ class Session(Struct):
 
     def known_good(self) -> journal.LastGood | None:
         """Return the last known good settings for this recipe, engine and hardware. None if there
-        are none, if `fresh` is set, if recovery is off, or if several ranks agree on settings.
-        """
+        are none, if `fresh` is set, if recovery is off, or if several ranks agree on settings."""
         shared = self.deployment.launch.agreement.directory is not None
         if self.fresh or shared or not self.recovers:
             return None  # ranks that agree share their known good settings
@@ -326,9 +322,8 @@ class Session(Struct):
         return write_lock(self.prepared.changed(changes), self.plan_with(changes), request, changes)
 
     def _usable(self) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Return the last known good settings and messages about them. Both are empty if there
-        are none that the engine accepts.
-        """
+        """Return the last known good settings and messages about them. Both are empty if there are
+        none that the engine accepts."""
         known = self.known_good()
         if known is None:
             return {}, ()

@@ -304,8 +304,7 @@ class _Run:
 
     def start(self) -> EngineOutcome | None:
         """Follow the engine until it is verified (return None) or the start fails (return the
-        outcome).
-        """
+        outcome)."""
         address = self._order.address
         prober = Prober(
             address,
@@ -376,8 +375,7 @@ class _Run:
 
     def _dies(self) -> bool:
         """True if verification failed because the engine ended, for example at its first real
-        forward pass.
-        """
+        forward pass."""
         deadline = time.monotonic() + _DYING_SECONDS
         while self._engine.running and time.monotonic() < deadline:
             self._engine.poll(_STARTING_SECONDS, wake=self._interrupts.wake)

@@ -136,8 +136,7 @@ class Watchdog(Struct):
     probe: EngineProbe
     stopped: Callable[[], str | None] = lambda: None
     """Function that describes an engine process stopped by SIGSTOP; None if none is stopped. The
-    log of a stopped engine proves nothing.
-    """
+    log of a stopped engine proves nothing."""
     armed: bool = False
     clock: Callable[[], float] = time.monotonic
     hung: str | None = None
@@ -261,8 +260,7 @@ _INHERITED = ("PATH", "HOME", "LANG", "TZ")
 
 class Course(Struct):
     """Mean acceptance length and token rate over equal periods since the engine became ready. Once
-    the maximum number of periods is reached, their length doubles.
-    """
+    the maximum number of periods is reached, their length doubles."""
 
     seconds: float = _FIRST_SECONDS
     _points: list[tuple[float, float, float, int]] = field(default_factory=list)

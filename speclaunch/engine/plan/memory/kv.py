@@ -297,8 +297,7 @@ def _part(settings: StateSettings, rest: float) -> float:
 
 
 _OWN_CELL = ">=0.5.18"
-"""Releases that count a DFLASH draft's own bytes per layer. Earlier releases use the
-target's."""
+"""Releases that count a DFLASH draft's own bytes per layer. Earlier releases use the target's."""
 
 
 class CountedLayers(Struct, frozen=True):

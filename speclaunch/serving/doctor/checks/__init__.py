@@ -48,8 +48,7 @@ def check_machine(
     found: MachineFacts, families: Mapping[str, tuple[Check, ...]] = FAMILIES
 ) -> tuple[CheckSection, ...]:
     """Return all lines by section. Only a problem that prevents a launch on this machine is an
-    error: without a recipe, or with another machine's hardware, the worst state is a warning.
-    """
+    error: without a recipe, or with another machine's hardware, the worst state is a warning."""
     if found.target is not None and found.target.elsewhere:
         found = replace(
             found, target=None, models=(), missing=()

@@ -146,8 +146,7 @@ def _cpu_engine(found: MachineFacts, target: RecipeNeeds | None) -> Iterator[Che
 
 def check_compilers(found: MachineFacts) -> Iterator[CheckLine]:
     """Yield lines about a C++ compiler and ninja, which NGRAM needs, and nvcc, which compiles
-    kernels.
-    """
+    kernels."""
     tools = found.tools
     if not isinstance(tools, Tools):
         return
@@ -185,8 +184,7 @@ def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
 
 _KERNELS = ("sgl-kernel", "sglang-kernel")
 """Distributions with the engine's own kernels, before and since 0.5.10. Both install the module
-`sgl_kernel`.
-"""
+`sgl_kernel`."""
 _WATCHED = {
     *_KERNELS, "torch", "torchvision", "torchaudio", "transformers", "flashinfer-python",
     "flashinfer-cubin", "sgl-deep-gemm", "xgrammar", "torch-memory-saver", "apache-tvm-ffi",
@@ -240,8 +238,7 @@ def check_packages(found: MachineFacts) -> Iterator[CheckLine]:
 
 def _below_minimum(found: MachineFacts, packages: Packages) -> Iterator[CheckLine]:
     """Yield a line per package whose version makes the engine refuse to start on a CUDA GPU
-    (`assert_pkg_version`).
-    """
+    (`assert_pkg_version`)."""
     target = found.target
     for name, minimum in packages.minimums.items():
         have = packages.installed.get(name)

@@ -153,8 +153,7 @@ def _is_direct(host: str, env: Mapping[str, str]) -> bool:
 
 def _within(host: str, entry: str) -> bool:
     """True if the host is in the network `entry` (such as `127.0.0.0/8`). The engine's HTTP library
-    accepts networks in `NO_PROXY`.
-    """
+    accepts networks in `NO_PROXY`."""
     try:
         return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
     except ValueError:

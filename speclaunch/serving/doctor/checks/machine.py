@@ -363,8 +363,7 @@ def _occupied(
     found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
 ) -> Iterator[CheckLine]:
     """Yield a line per GPU whose memory other processes use, which reduces the engine's share
-    (`mem_fraction_static`).
-    """
+    (`mem_fraction_static`)."""
     all_free = True
     for gpu in gpus:
         if gpu.free_bytes is None:
@@ -408,8 +407,7 @@ def _unbalanced(
     found: MachineFacts, gpus: tuple[Gpu, ...], target: RecipeNeeds | None
 ) -> Iterator[CheckLine]:
     """Yield a line if free GPU memory is unbalanced. With tp_size > 1, ranks refuse to start if one
-    GPU has over 10% less free memory than another.
-    """
+    GPU has over 10% less free memory than another."""
     if target is None or target.tensor_parallel in (None, 1) or target.gpus is None:
         return
     free = [(gpu.free_bytes, gpu.index) for gpu in gpus[: target.gpus] if gpu.free_bytes]

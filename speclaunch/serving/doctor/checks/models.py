@@ -128,8 +128,7 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
 
 def _refused(text: str, model: LocalModel, hub: Hub) -> CheckLine | None:
     """Return a line with this text if the hub denies access to the model, else None. Only
-    `--online` detects this (facts/hub.py).
-    """
+    `--online` detects this (facts/hub.py)."""
     why, fix = "", "accept its license on the hub, then: hf auth login"
     if model.unknown is not None and model.unknown.why.startswith(REFUSALS):
         why, fix = model.unknown.why, model.unknown.help or fix

@@ -145,9 +145,8 @@ class DirectoryStore:
             raise StoreError("list", error, self._path) from error
 
     def sweep(self, owner: str) -> None:
-        """Remove unfinished files of `owner`, or of all ranks if `owner` is empty. A rank that
-        was writing such a file writes it again.
-        """
+        """Remove unfinished files of `owner`, or of all ranks if `owner` is empty. A rank that was
+        writing such a file writes it again."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self._path):  # noqa: PTH208
                 if name.startswith(f"{_TEMPORARY}{owner}"):
@@ -186,8 +185,7 @@ MARK = "SPECLAUNCH_RANK"
 
 def process_space() -> str:
     """Return the scope in which a process id is unique: boot id and process namespace. Empty if
-    unknown.
-    """
+    unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -397,9 +395,8 @@ class Membership:
     def _decisions(
         self, store: DirectoryStore, names: list[str]
     ) -> tuple[tuple[Decision, ...], str]:
-        """Return the decisions before the first missing or invalid decision, and the problem
-        with that decision (empty if there is none).
-        """
+        """Return the decisions before the first missing or invalid decision, and the problem with
+        that decision (empty if there is none)."""
         found: list[Decision] = []
         for epoch in sorted(epoch for kind, epoch in _epochs(names) if kind == "epoch"):
             name = epoch_file("epoch", len(found))
@@ -440,8 +437,7 @@ class Membership:
 
     def _read_state(self, store: DirectoryStore, joined: Joined, key: tuple[bool, Name]) -> None:
         """Read a life's state; record the life as gone if it left, ended here, or was silent beyond
-        its lease.
-        """
+        its lease."""
         key_of_file = self._key(life_file("beat", joined.name), former=key[0])
         problem = ""
         try:
@@ -490,8 +486,7 @@ class Membership:
         former: bool = False,
     ) -> Joined | Decision | Failure | None:
         """Return the record in a file that never changes; None if it is missing or invalid. A valid
-        file is read only once.
-        """
+        file is read only once."""
         key = self._key(file, former=former)
         if self._immutable.get(key) is None:
             try:

@@ -37,8 +37,7 @@ AGREED = frozenset(
 )
 """Server arguments that must be equal for prefill and decode, because prefill sends the KV cache
 and the draft's state to decode. Source: 0.5.23 disaggregation/common/conn.py (`Page size mismatch`,
-`KV cache dtype mismatch`).
-"""
+`KV cache dtype mismatch`)."""
 
 
 class Peer(Struct, frozen=True):
@@ -72,8 +71,7 @@ class View(Struct, frozen=True):
     """Reason why decisions, or this rank's failures, cannot be read; empty if they can."""
     stale: bool = False
     """True if decisions have been damaged for longer than a lease, so no late write can repair
-    them.
-    """
+    them."""
 
 
 class Mine(Struct, frozen=True):
@@ -84,8 +82,7 @@ class Mine(Struct, frozen=True):
     """Number of ranks of each server."""
     joined_at: int = -1
     """Newest epoch when this life of the rank joined; -1 for a first life, or if no epoch had
-    begun.
-    """
+    begun."""
     epoch: int = -1
     engine: int = -1
     """Epoch for which this rank's engine was started; -1 without an engine."""
@@ -177,8 +174,7 @@ def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in thei
 
 def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[str, PartSettings]:
     """Return each server's settings in the next decision, with these changes to server `part`.
-    Changes to `AGREED` settings apply to every server.
-    """
+    Changes to `AGREED` settings apply to every server."""
     epoch = decision.epoch + 1
     agreed = {name: value for name, value in changes.items() if name in AGREED}
     parts = {}
@@ -198,8 +194,7 @@ def ended(
 
 def others_serve(view: View, mine: Mine) -> bool:
     """True if the engines of all other ranks serve with the newest settings, and this rank's engine
-    runs with them.
-    """
+    runs with them."""
     newest = view.decisions[-1] if view.decisions else None
     if newest is None or newest.end or mine.engine != newest.parts[mine.name.part].since:
         return False
@@ -238,8 +233,7 @@ def _begin(
     mine: Mine, came: Iterable[Joined], known: Mapping[str, Mapping[str, Any]] | None
 ) -> Decision:
     """Return the first decision: known good settings, else those of each server's first rank. If
-    `AGREED` settings then differ between servers, all start from the recipe.
-    """
+    `AGREED` settings then differ between servers, all start from the recipe."""
     came, first, why = list(came), {}, ""
     for joined in sorted(came, key=lambda joined: -joined.name.rank):
         first[joined.name.part] = dict(joined.begin)

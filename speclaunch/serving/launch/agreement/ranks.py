@@ -102,8 +102,7 @@ class AgreementKeeper(LaunchThread):
 
     def publish(self, state: RankState, files: Mapping[str, bytes]) -> int:
         """Set the state to publish and the files to create. Return the number of the first cycle
-        that writes them.
-        """
+        that writes them."""
         with self._changed:
             self._state = state
             self._pending.update(files)
@@ -302,8 +301,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
 
     def run(self) -> Conclusion:
         """Run until the ranks end together, or this rank ends alone; return the result. Raises
-        LaunchError if the directory is unusable.
-        """
+        LaunchError if the directory is unusable."""
         group = self.group
         joined = Joined(
             Name(group.part, group.rank),
@@ -545,9 +543,8 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return self._alone(Ending.STOPPED if stopped else Ending.INTERRUPTED, None)
 
     def _end_all(self) -> None:
-        """Decide to end all ranks after a stop request to this rank, because the other ranks
-        cannot continue without it.
-        """
+        """Decide to end all ranks after a stop request to this rank, because the other ranks cannot
+        continue without it."""
         view = self._keeper.view
         newest = view.decisions[-1] if view and view.decisions else None
         if newest is None or not newest.end:

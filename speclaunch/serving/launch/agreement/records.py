@@ -52,8 +52,7 @@ def group_of(
     settings: Agreement, args: Mapping[str, Any], environment: Mapping[str, str]
 ) -> RankGroup | None:
     """Return the ranks that agree under `launch.agreement`; None if no agreement is needed. Raises
-    LaunchError.
-    """
+    LaunchError."""
     if settings.directory is None:
         return None
     directory = expand_user(settings.directory)
@@ -260,8 +259,7 @@ def load_joined(data: bytes) -> Joined | None:
 
 def dump_state(state: RankState) -> bytes:
     """Return a state as bytes of fixed length, with a checksum. The bytes overwrite the previous
-    state in place, so a reader may see a mix of both.
-    """
+    state in place, so a reader may see a mix of both."""
     text = _text(state)
     return f"{zlib.crc32(text.encode()):08x} {text}".ljust(STATE_BYTES - 1).encode() + b"\n"
 

@@ -327,8 +327,7 @@ def _time(line: LogLine) -> str:
 
 def possible_causes(suspect: Suspect) -> list[Cause]:
     """Return the possible causes, most likely first, of an error whose milestones may belong to
-    other processes.
-    """
+    other processes."""
     found = {}
     for failure in _circumstances(suspect.failure):
         match = _first_match(suspect.where, failure)
@@ -346,8 +345,7 @@ _STAGES: tuple[tuple[Phase, LogMark | None, int, bool], ...] = (
     (Phase.READY, LogMark.BATCH, 2, False),
 )
 """Stages of a start. Each has its phase, its last milestone, its number of weight loads, and True
-if a pool was allocated before the last load.
-"""
+if a pool was allocated before the last load."""
 
 
 def _circumstances(failure: LogFailure) -> Iterator[LogFailure]:
@@ -433,8 +431,7 @@ def diagnose(
 
 def proof(diagnosis: Diagnosis) -> str | None:
     """Return the log line that proves the cause, without prefixes of log collectors or the engine;
-    None if no line does.
-    """
+    None if no line does."""
     if diagnosis.line is None:
         return None
     return next((line.text for line in read([diagnosis.line]) if line.text), diagnosis.line)
@@ -442,8 +439,7 @@ def proof(diagnosis: Diagnosis) -> str | None:
 
 def _chosen(streams: dict[str, Stream], latest: str) -> Stream:
     """Return the engine log to report: the first with a fatal error, else the first with an error,
-    else the one with the last line.
-    """
+    else the one with the last line."""
     ours = {name: stream for name, stream in streams.items() if stream.ours}
     failed = [
         (not verdict.fatal, verdict.failure.number, stream)
@@ -530,8 +526,7 @@ def _doubts(
 
 def _candidates(suspect: Suspect, reason: str, mixed: bool) -> list[CauseCandidate]:
     """Return the possible causes of an error: several if the milestones before it may belong to
-    other processes.
-    """
+    other processes."""
     varied = mixed or (suspect.cause is None and suspect.failure.through_arguments)
     causes = possible_causes(suspect) if varied else [suspect.cause]
     failure = suspect.failure

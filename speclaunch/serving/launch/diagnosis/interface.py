@@ -104,8 +104,7 @@ class Diagnosis(Struct, frozen=True):
     """Warnings about memory or speed that did not stop the engine."""
     unclear: bool = False
     """True if the log shows a failure, but its lines contradict each other about the cause, usually
-    because several processes wrote them. `cause` is then None, and `candidates` has the causes.
-    """
+    because several processes wrote them. `cause` is then None, and `candidates` has the causes."""
     candidates: tuple[CauseCandidate, ...] = ()
     """Other causes that the log may show, most likely first."""
 
@@ -192,8 +191,7 @@ class LogFailure(Struct, frozen=True):
     @property
     def ends_process(self) -> bool:
         """True if nothing catches the exception: it ended a scheduler or the warm-up, or its
-        traceback begins in the main process.
-        """
+        traceback begins in the main process."""
         last = "hit an exception" in self.head or self.head.startswith("Initialization failed")
         return last or self.of_main_process
 
@@ -217,8 +215,7 @@ class LogFailure(Struct, frozen=True):
     @property
     def at_arguments(self) -> bool:
         """True if the error was raised while the engine checked its arguments, before it loaded
-        anything.
-        """
+        anything."""
         early = self.phase in (Phase.IMPORTS, Phase.SCHEDULER)
         return self.through_arguments and (early or self.of_main_process)
 

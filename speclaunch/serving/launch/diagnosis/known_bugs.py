@@ -54,8 +54,7 @@ def _applies(advisory: Advisory, plan: Plan) -> bool:
 
 def _plan(version: str, arguments: Mapping[str, Any], *, cpu: bool) -> Plan:
     """Return a plan with the values that the engine logged. The engine had already resolved
-    them.
-    """
+    them."""
     place = Place("log")
     named = {
         name: RequestedValue(name, arguments[name], name, place)

@@ -212,8 +212,7 @@ def may_be_printed(text: str) -> bool:
 _MAX_SUSPECTS = 200
 _LIFE_OF_OTHERS = 20
 """Number of lines from other ranks that proves the engine survived a failed rank. Other ranks may
-print some lines while the parent still collects the failed rank.
-"""
+print some lines while the parent still collects the failed rank."""
 _LIFE_AFTER_DEATH = 50
 """Number of signs of life after a fatal error that puts the error in doubt."""
 _MAX_SURVIVED = 20
@@ -258,8 +257,7 @@ class RankProgress(Struct):
     last: LogMark | None = None
     pooled_before_load: bool = False
     """True if the last load of weights began after a pool was allocated. Releases up to 0.5.13 use
-    this order; their draft uses memory that `mem_fraction_static` leaves free.
-    """
+    this order; their draft uses memory that `mem_fraction_static` leaves free."""
     phase: Phase = Phase.IMPORTS
     time: str = ""
     """Time of the rank's last milestone, in the engine's format."""
@@ -350,8 +348,7 @@ class LaunchLog(Struct):
 
     def best_course(self, rank: str) -> RankProgress:
         """Return the progress of `rank`; if it has none, that of the rank that is furthest
-        ahead.
-        """
+        ahead."""
         own = self.courses.get(rank)
         if own is not None and own.last is not None:
             return own
@@ -489,8 +486,7 @@ class LaunchLog(Struct):
 
     def outlived(self, suspect: Suspect) -> bool:
         """True if many signs of life follow a fatal error, which may then belong to another
-        process.
-        """
+        process."""
         return self.life - suspect.life >= _LIFE_AFTER_DEATH
 
     def _of_stop(self, suspect: Suspect) -> bool:

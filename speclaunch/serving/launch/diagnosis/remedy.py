@@ -33,8 +33,7 @@ class SettingChange(Struct, frozen=True):
 
 def meaning(diagnosis: Diagnosis) -> str:
     """Return the meaning of the cause, or the summary of the rule that explains a rejected
-    argument; empty if the cause is unknown.
-    """
+    argument; empty if the cause is unknown."""
     cause = diagnosis.cause
     if cause is None:
         return ""

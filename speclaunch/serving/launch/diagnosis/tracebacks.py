@@ -54,14 +54,12 @@ class _Traceback(Struct):
     code: str = ""
     is_cut: bool = False
     """True if a new traceback began below the last frame; later source lines belong to the new
-    traceback.
-    """
+    traceback."""
     failure: LogFailure | None = None
     """Exception, once it has been read; its message may continue for some lines."""
     doubted: LogFailure | None = None
     """Exception after which more frames came. If another exception follows, one of the two belongs
-    to another process.
-    """
+    to another process."""
     extra: int = 0
     foreign: int = 0
     """Number of lines from other processes since the last frame."""
@@ -109,8 +107,7 @@ class Tracebacks:
 
     def interrupt(self) -> None:
         """Process a line with a header. It ends a message, or is another process's line within a
-        traceback.
-        """
+        traceback."""
         reading = self._reading
         if reading is None:
             return

@@ -4,10 +4,9 @@ PyPI has only the CUDA build. This package has the functions that SGLang 0.5.16 
 CPU to serve a dense or mixture-of-experts decoder, with or without a draft:
 
 ``attention``    implements the ``intel_amx`` backend's two kernels, and builds draft metadata
-``cache_locs``   writes and reads the request-to-token table, and moves KV rows
-``draft_tokens`` updates bonus tokens, accepted slots and input ids
-``tree``         builds a draft tree and verifies it greedily
-``speculative``  reconstructs NGRAM's draft trees from their masks
+``cache_locs``   writes and reads the request-to-token table, and moves KV rows ``draft_tokens``
+updates bonus tokens, accepted slots and input ids ``tree``         builds a draft tree and verifies
+it greedily ``speculative``  reconstructs NGRAM's draft trees from their masks
 
 The functions write into their argument tensors, like the compiled kernels. They raise
 ``NotImplementedError`` for unsupported input and ``ValueError`` for invalid input.

@@ -9,8 +9,7 @@ import torch
 
 QLEN_ONLY = 1
 """``TreeMaskMode.QLEN_ONLY``, a mask of the draft tokens alone: the only mode on a CPU
-(``default_tree_mask_mode`` in ``srt/speculative/eagle_utils.py``).
-"""
+(``default_tree_mask_mode`` in ``srt/speculative/eagle_utils.py``)."""
 
 
 def build_tree_kernel_efficient_cpu(

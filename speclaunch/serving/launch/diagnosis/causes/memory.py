@@ -46,8 +46,7 @@ CAPTURE = (
 )
 """Pattern for the beginning of the engine's message about a failed capture. 0.4.6 writes "CUDA",
 later releases "cuda" (cuda_graph_runner.py, runner/decode_cuda_graph_runner.py). The prefill
-message exists from 0.5.14.
-"""
+message exists from 0.5.14."""
 _CAPTURE_PREFIX = re.compile(
     r"Capture (?:cuda graph|CUDA graph|CPU graph|prefill CUDA graph|single-CG draft extend"
     r"|frozen-KV MTP cuda graph)[\w ()-]{0,40}failed:? *"
@@ -57,8 +56,7 @@ _POOL_FILES = {"memory_pool.py", "kv_cache_configurator.py", "model_runner_kv_ca
 _POOL_FUNCTIONS = {"init_memory_pool", "_init_pools", "alloc_memory_pool", "init_memory_pools"}
 _DEVICE_FILES = {"dp_attention.py", "parallel_state.py", "bootstrap.py"}
 """Files that set up the device before `load_model`, which is absent from their tracebacks (0.5.23
-srt/distributed/, srt/layers/dp_attention.py).
-"""
+srt/distributed/, srt/layers/dp_attention.py)."""
 _LOAD_FUNCTIONS = {"load_model", "load_weights", "process_weights_after_loading"}
 _FORWARD_FUNCTIONS = {
     "event_loop_normal",
@@ -120,8 +118,7 @@ def allocation(message: str) -> dict[str, float]:
 
 def stage(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one line per stage
     """Return the stage of the failure, from the traceback if possible, otherwise from the
-    milestones.
-    """
+    milestones."""
     if failure.message.startswith("Capture prefill CUDA graph failed"):
         return StartStage.PREFILL_CAPTURE
     if _CAPTURE_PREFIX.match(failure.message):
@@ -171,8 +168,7 @@ def _by_milestones(failure: LogFailure) -> StartStage:  # noqa: PLR0911 - one li
 
 def during(*stages: StartStage, cpu: bool | None = None) -> Condition:
     """Return a condition that is true if memory ran out in one of these stages. `cpu`: True limits
-    it to CPU engines, False to GPUs.
-    """
+    it to CPU engines, False to GPUs."""
     return lambda failure: (
         cpu in (None, failure.cpu) and out_of_memory(failure) and stage(failure) in stages
     )
