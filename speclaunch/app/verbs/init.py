@@ -152,7 +152,7 @@ def _line(console: Console, label: str, text: str) -> None:
 
 
 def drafts_document(found: DraftListing) -> str:
-    """Return the methods as JSON; see docs/reference/drafts.md."""
+    """Return the listing as JSON; see docs/reference/drafts.md."""
     hardware = found.hardware
     document = {
         "version": VERSION,

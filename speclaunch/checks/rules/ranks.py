@@ -36,7 +36,7 @@ from speclaunch.engine import (
 
 _SWITCH = "pd-disaggregation"
 _BALANCER = "mini_lb"
-"""SGLang's own test router, which supports only prefill and decode."""
+"""SGLang's own test router, which supports only prefill/decode disaggregation."""
 _ROUTERS = ("sglang_router", "sglang-router", "smg", "amg", "sgl-model-gateway")
 _OTHERS = "dynamo"
 """Router whose frontend discovers the roles of its servers."""

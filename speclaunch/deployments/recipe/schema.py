@@ -226,7 +226,7 @@ class Agreement(Section):
     job: str | None = None
     """Name of this run on all ranks; null: the name that Slurm or a LeaderWorkerSet gives it."""
     part: str | None = None
-    """Name of this server in `parts`; null: prefill or decode, else `server`."""
+    """Name of this server in `parts`; null: its role (prefill, decode), or `server` without one."""
     parts: Annotated[dict[str, Annotated[int, Field(ge=1)]], PlainKind("sizes")] = Field(
         default_factory=dict
     )

@@ -38,7 +38,7 @@ class ConfigMaps(Struct, frozen=True):
     namespace: str | None = None
 
     def seen_from(self, root: yaml.Node) -> ConfigMaps:
-        """Return the ConfigMaps as visible to an object."""
+        """Return the ConfigMaps that the object `root` can refer to."""
         return ConfigMaps(self.held, self.document, _metadata(root)[0])
 
     def value(self, source: yaml.Node) -> Field | None:

@@ -213,7 +213,7 @@ def read_tasks(
 
 
 def _command(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Collected) -> set[str]:
-    """Read the command that keys of a mapping form together. Return the keys that it uses."""
+    """Read a command that is spread over several keys of a mapping. Return the keys it uses."""
     parts = [name for name in _WORDS if name in keys]
     words: list[Field] = []
     for name in parts:

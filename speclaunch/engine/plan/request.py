@@ -156,7 +156,7 @@ class Upstream(Struct, frozen=True):
 class Router(Struct, frozen=True):
     """A router of the deployment: sglang_router, sgl-model-gateway, mini_lb, or Dynamo's frontend.
 
-    `options` are its options, by flag without dashes (`policy`, `pd-disaggregation`).
+    `options` are its options, by flag without the leading `--` (`policy`, `pd-disaggregation`).
     """
 
     name: str

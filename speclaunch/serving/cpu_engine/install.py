@@ -237,7 +237,7 @@ class Installation(Struct, frozen=True):
     lock: int
 
     def run(self, force: bool) -> None:
-        """Run all steps, with ``force`` from scratch, then write the manifest."""
+        """Run all steps (from scratch if ``force``), then write the manifest."""
         self.engine.manifest.unlink(missing_ok=True)
         if force:
             shutil.rmtree(self.engine.venv, ignore_errors=True)

@@ -400,7 +400,7 @@ def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None
 
 
 def forget(name: str, changes: Mapping[str, Any] | None = None) -> None:
-    """Drop changes that failed after all; without `changes`, all settings of the key."""
+    """Delete these `changes` of a key, because they failed; without `changes`, all of the key."""
     with _locked():
         left = [] if changes is None else [e for e in _read(name) if e.changes != changes]
         if left:

@@ -91,8 +91,8 @@ def undisturbed(observer: LaunchObserver) -> LaunchObserver:
 
 
 class Notifier:
-    """Sender of states to the socket in `NOTIFY_SOCKET` (see sd_notify(3)); inactive if the
-    variable is unset."""
+    """Connection to the service manager at the socket that `NOTIFY_SOCKET` names (sd_notify(3)).
+    Without the variable it does nothing."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = environment.get("NOTIFY_SOCKET") or None

@@ -94,7 +94,7 @@ class Mine(Struct, frozen=True):
 
     @property
     def name(self) -> Name:
-        """Name of this rank's life."""
+        """Name under which this rank joined, new at each start."""
         return self.joined.name
 
 

@@ -93,9 +93,9 @@ def group_of(
 def job_of(environment: Mapping[str, str], *, alone: bool) -> str | None:
     """Return the platform's name for this run, the same on all ranks; None if it has none.
 
-    A job that Slurm requeues is a new run. A LeaderWorkerSet group keeps its name in all its runs.
-    The shared directory shows which runs have ended. The name covers a single server, so it is used
-    only if `alone`.
+    A job that Slurm requeues is a new run. A LeaderWorkerSet group keeps its name in all its runs;
+    the shared directory shows which of them have ended. This name identifies one server only, so it
+    is used only if the deployment has a single one (`alone`).
     """
     slurm = environment.get("SLURM_JOB_ID")
     if slurm:
