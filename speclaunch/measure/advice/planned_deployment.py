@@ -82,7 +82,7 @@ class PlannedCommand(Struct, frozen=True):
     argv: tuple[str, ...]
     env: Mapping[str, str | None]
     lines: tuple[str, ...]
-    """One variable, program or argument per line, for comparison."""
+    """Lines of one variable, program or argument each, for comparison."""
     notes: tuple[str, ...] = ()
 
 
@@ -172,7 +172,7 @@ class Advice(Struct, frozen=True):
 def advice(
     prepared: Prepared, plan: Plan, requests: int | None = None, context: int | None = None
 ) -> Advice:
-    """Return the best settings for a load. Arguments of None default as in `load_of`.
+    """Return the best settings for a load. `requests`, `context`: None as in `load_of`.
 
     Raises InputError if the model does not support the load.
     """
@@ -241,7 +241,7 @@ class EngineCheck(Struct, frozen=True):
 
     release: str
     accepted: bool | None
-    """True if the release accepts the plan; None if it could not be queried (reason: `why`)."""
+    """True if the release accepts the plan, False if it rejects it, None if unknown (see `why`)."""
     why: str = ""
     filled: tuple[str, ...] = ()
     """Arguments whose unknown values the engine provided."""
@@ -251,7 +251,7 @@ class EngineCheck(Struct, frozen=True):
 def examined_with(
     examined: CheckedRequest, asker: EngineQuerier, rules: Iterable[Rule], python: str | None = None
 ) -> tuple[CheckedRequest, EngineCheck | None]:
-    """Return the checked plan, and the engine's response (None without a query).
+    """Query the engine; return the checked plan and the response (None if not queried).
 
     Rules that lacked a value run again with the engine's value. Raises NoJudgeError.
     """
@@ -319,19 +319,19 @@ class Coverage(Struct, frozen=True):
         return self.sizes[place]
 
     def covered(self, batch: int) -> BatchCoverage:
-        """Return how a batch is decoded."""
+        """Return a batch's decode mode."""
         size = self.graph_for(batch)
         if size is None:
             return BatchCoverage.UNCOVERED
         return BatchCoverage.CAPTURED if size == batch else BatchCoverage.PADDED
 
     def waste(self, batch: int) -> float:
-        """Return the share of padding in the batch's graph, 0 to 1."""
+        """Return a batch's share of padding, 0 to 1; 0 without a graph."""
         size = self.graph_for(batch)
         return 0.0 if size is None else (size - batch) / size
 
     def count(self, covered: BatchCoverage) -> int:
-        """Return the number of batch sizes from 1 to `most` with this decode mode."""
+        """Return the number of batch sizes from 1 to `most` with mode `covered`."""
         return sum(self.covered(batch) is covered for batch in range(1, self.most + 1))
 
     @property
@@ -547,7 +547,7 @@ def planned_request(
 def _margins(plan: Plan) -> Margins | None:
     """Return the memory margins; None if they cannot be computed.
 
-    The memory budget reports the errors.
+    Errors are ignored: the budget reports them.
     """
     if beyond_the_gpus(plan) is not None:
         return None

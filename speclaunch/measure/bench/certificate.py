@@ -391,9 +391,9 @@ ENGINE, RESIDENT = "engine", "resident"
 
 
 def cost_of(side: str, info: Mapping[str, Any], pid: int | None) -> SideMemory:
-    """Return the memory that `/server_info` reports for a side.
+    """Return a side's memory, from its `/server_info`.
 
-    `pid`: ID of the local engine process, if any. On a CPU, its resident memory is used.
+    `pid`: ID of the local engine process, or None. On a CPU, the process's resident memory is used.
     """
     resident = _resident(pid) if info.get("device") == "cpu" and pid is not None else None
     size = resident if resident is not None else _engine_bytes(info)
@@ -441,7 +441,7 @@ def _engine_bytes(info: Mapping[str, Any]) -> int | None:
 
 
 def _resident(pid: int) -> int | None:
-    """Return the PSS (else RSS) bytes of a process and its descendants; None if unreadable."""
+    """Return the PSS of a process tree in bytes, or its RSS without a PSS; None if unreadable."""
     total = 0
     with contextlib.suppress(psutil.Error):
         parent = psutil.Process(pid)
@@ -453,11 +453,11 @@ def _resident(pid: int) -> int | None:
 
 
 def write(folder: Path, costs: Iterable[SideMemory]) -> None:
-    """Write the memory costs next to the rounds. Raises InputError."""
+    """Update the sides' memory costs in `folder`. Raises InputError."""
     by_side = {usage.side: usage for usage in (*read(folder), *costs)}
     unfinished_work.write(folder / FILE, {"memory": json_value(tuple(by_side.values()))})
 
 
 def read(folder: Path) -> tuple[SideMemory, ...]:
-    """Return the stored memory costs of the sides; empty if none are stored."""
+    """Return the sides' stored memory costs in `folder`; empty if there are none."""
     return memory_of(read_json(folder / FILE) or {})

@@ -5,8 +5,8 @@ output goes to a log. The kernel ends the launch when this process ends for any 
 (PR_SET_PDEATHSIG), and the launch's guard ends the engine.
 
 A running server is only queried, never started, paused or stopped. Its properties (version,
-speculation) come from its `/server_info`. Its key is read from the environment, so no process list
-or file shows it.
+speculation) come from its `/server_info`. Its API key is read from the environment, so no process
+list or file shows it.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class MeasuredEngine:
         return not self.lives
 
     def pause(self) -> None:
-        """Pause the engine's processes, because idling slows the other engine."""
+        """Pause the engine's processes, because an idle engine slows the other."""
         pid = self.pid
         if pid is None or self._paused:
             return
@@ -238,7 +238,7 @@ _LIFE = ("version", "model_path", "random_seed", "startup_time", "max_total_num_
 
 
 class RunningSide(Struct, frozen=True):
-    """A server of a comparison with its `/server_info`."""
+    """A server of a comparison, and its `/server_info`."""
 
     name: str
     url: str
@@ -310,7 +310,7 @@ def server_url(text: str, option: str) -> str:
 
 
 def key_of_server(*, is_baseline: bool) -> str | None:
-    """Return the API key of a server from the environment, or None."""
+    """Return the API key of a side from the environment; None if unset."""
     own = os.environ.get(KEY_AGAINST) if is_baseline else None
     return own or os.environ.get(KEY) or None
 
@@ -340,9 +340,9 @@ def unasked_side(url: str) -> RunningSide:
 def server_info(url: str, key: str | None) -> dict[str, Any]:
     """Return a server's `/server_info`.
 
-    Certificates are verified and no proxy is used, as in the generator. Redirects are not followed,
-    because another server would receive the key. Raises LaunchError if the server is unreachable,
-    rejects the key, or is not SGLang.
+    Certificates are verified and no proxy is used, as in the load generator. Redirects are not
+    followed, because another server would receive the key. Raises LaunchError if the server is
+    unreachable, rejects the key, or is not SGLang.
     """
     try:
         with EngineClient.of_server(url, key) as client:

@@ -111,7 +111,7 @@ class SglangGenerator:
         self._tokenizer = tokenizer
 
     def lengthened(self, prompts: Prompts) -> Prompts:
-        """Return the prompts, lengthened or cut to `context` tokens. Raises LaunchError."""
+        """Return `prompts`, lengthened or cut to `prompts.context` tokens. Raises LaunchError."""
         if not prompts.context or prompts.texts is None:
             return prompts
         path = self._folder / f"{prompts.file_name}.prompts"
@@ -168,7 +168,7 @@ class EnginePython(Struct, frozen=True):
 
 
 def generator_interpreter(engine: str | None) -> EnginePython:
-    """Return the interpreter that a launch would use, else the CPU engine's.
+    """Return the interpreter that a launch would use, or the CPU engine's if there is none.
 
     `engine`: required version, if any. Raises LaunchError if no interpreter has it.
     """
@@ -403,14 +403,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _why(log: Path) -> str:
-    """Return the first error in the log, else its last line."""
+    """Return the log's first error, or without one its last line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     errors = [line.partition(" ERROR ")[2].strip() for line in lines if " ERROR " in line]
     return (errors[:1] or [line for line in lines if line][-1:] or ["no output"])[0][:_SHOWN]
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of requests, excluding warm-up."""
+    """Yield a file's request records, excluding warm-up."""
     if not path.exists():
         return
     with path.open(encoding="utf-8") as file:

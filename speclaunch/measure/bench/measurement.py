@@ -259,7 +259,7 @@ def _refused(text: str, reason: str) -> InputError:
 _CACHED = 0.9
 """Share of cached tokens at which a prompt counts as repeated, not just as sharing a prefix."""
 _SOONER = 0.5
-"""Minimum share of the engine's reported latency; faster answers came from a cache in between."""
+"""Minimum latency as a share of the engine's; faster answers came from a cache in between."""
 _DRIFT = 1.5
 """Speed ratio between a side's later and earlier rounds above which the side counts as unsteady."""
 _SHOWN = 200
@@ -355,7 +355,7 @@ def _of_round(each: Round, side: ExpectedSide, requests: int) -> Iterator[Object
 
 
 def _repeated(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
-    """Yield an objection if answer IDs repeat, which shows that a cache returned the answers."""
+    """Yield an objection if a side's answer IDs repeat, because then a cache returned them."""
     names = [request.id for each in rounds for request in each.requests if request.id]
     again = len(names) - len(set(names))
     if again:
@@ -386,7 +386,7 @@ def _speculation(each: Round, side: ExpectedSide, where: str) -> Iterator[Object
 
 
 def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
-    """Yield objections if the second half of the rounds is much faster, or much slower."""
+    """Yield objections if the second half of a side's rounds is much faster or much slower."""
     for key in dict.fromkeys((r.workload, r.concurrency) for r in rounds):
         speeds = [r.throughput for r in rounds if (r.workload, r.concurrency) == key]
         half = len(speeds) // 2
@@ -477,7 +477,7 @@ def interval(
 
 
 def of_starts(values: Sequence[float], starts: int) -> list[float]:
-    """Return the independent values: the mean of each start, or the rounds of a single start.
+    """Return the independent values: each start's mean, or all values of a single start.
 
     The rounds alternate among the starts.
     """

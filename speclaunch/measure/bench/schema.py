@@ -330,7 +330,7 @@ ERROR_RATE = 0.05
 
 
 _MOST_EXPONENT = 700.0
-"""Limit of a logarithm, which keeps its exponential a finite float."""
+"""Limit of logarithms, so that their exponentials are finite floats."""
 
 
 def ratio_between(
@@ -363,7 +363,7 @@ def _ratio(middle: float, half: float) -> RatioRecord:
 def difference(
     before: CertificateDocument, after: CertificateDocument, names: tuple[str, str]
 ) -> DifferenceDocument:
-    """Return the changes between two certificates; no cells if they share none.
+    """Return the changes between two certificates, without cells if they share none.
 
     `names`: the user's names for the two certificates.
     """

@@ -79,7 +79,7 @@ class LaunchedSide(Struct, frozen=True):
     prepared: Prepared
     plan: Plan
     lookup: Lookup
-    """Lookup with the recipe's hardware."""
+    """Sources of facts, and the hardware."""
     expected: ExpectedSide
 
     def order(self, port: int) -> EngineOrder:
@@ -141,7 +141,7 @@ AnySide = LaunchedSide | RunningSide
 
 
 def candidate(words: Sequence[str], options: SideOptions) -> LaunchedSide:
-    """Return the side of the recipe to measure. Raises InputError."""
+    """Return the candidate for launch arguments. Raises InputError."""
     return _side(list(words), options)
 
 
@@ -214,7 +214,7 @@ T = TypeVar("T", LaunchedSide, RunningSide)
 
 
 def _with_distinct_name(side: T, candidate: AnySide, against: str) -> T:
-    """Return the side with a distinct name, without secrets because files store it."""
+    """Return the side under a distinct name, which has no secrets because files store it."""
     if side.name != candidate.name:
         return side
     return _named(side, f"{side.name} ({' '.join(shown_overrides(against.split()))})")
@@ -264,7 +264,7 @@ def _side(words: list[str], options: SideOptions) -> LaunchedSide:
 
 
 def longest(side: AnySide, answer: int) -> int | None:
-    """Return the longest prompt, in tokens, that leaves room for the answer; None if unknown."""
+    """Return the maximum prompt tokens that leave room for `answer` tokens; None if unknown."""
     if isinstance(side, RunningSide):
         context = size(side.info.get("context_length"))
         return size(side.info.get("max_req_input_len")) if context is None else context - answer

@@ -136,7 +136,7 @@ def stored_documents() -> list[dict[str, Any]]:
 
 
 def find_certificate(name: str) -> CertificateDocument:
-    """Return a certificate as `find_measured` does. Raises InputError for a single server."""
+    """Find a certificate as `find_measured` does. Raises InputError for a single-server result."""
     found = find_measured(name)
     if isinstance(found, SingleDocument):
         raise InputError(
@@ -147,7 +147,7 @@ def find_certificate(name: str) -> CertificateDocument:
 
 
 def find_measured(name: str) -> CertificateDocument | SingleDocument:
-    """Return the result in a certificate file, or of a comparison (name, directory, bench.json).
+    """Return the result that `name` selects: a certificate file, or a comparison by name or path.
 
     Raises InputError if it does not exist or is not finished.
     """
@@ -227,7 +227,7 @@ def require_cells(name: str, found: CertificateDocument) -> None:
 
 
 def certificates_of(prepared: Prepared) -> tuple[LockedCertificate, ...]:
-    """Return the newest bench, proof and contract results of exactly this command."""
+    """Return the newest bench, proof and contract results of the recipe's exact command."""
     proofs, contracts = map(unfinished_work.stored_work, (PROOF, CONTRACT))
     found = (
         _newest("bench", stored_files(), identity_of(prepared), _measured),

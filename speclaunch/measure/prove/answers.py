@@ -240,7 +240,7 @@ class StoredAnswers(unfinished_work.Progress, frozen=True):
 
     @property
     def saved(self) -> str:
-        """Saved answers as text, such as `3 answers`; empty if there are none."""
+        """Count of saved answers as text, such as `3 answers`; empty if none."""
         count = sum(map(len, (*self.greedy.values(), *self.samples)))
         return f"{count} answers" if count else ""
 

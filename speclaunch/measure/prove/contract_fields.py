@@ -313,7 +313,7 @@ def logprobs(name: str, **fields: int) -> Callable[[Pair], Outcome]:
 
 
 def _logprobs(ours: Any, plain: Any, tolerance: float) -> str:
-    """Return how two lists of logprobs differ; empty if they do not."""
+    """Return the difference of two logprob lists as text; empty if none."""
     own, expected = list(ours or ()), list(plain or ())
     if len(own) != len(expected):
         return f"{len(own)} entries, not {len(expected)}"
@@ -330,7 +330,7 @@ def _logprobs(ours: Any, plain: Any, tolerance: float) -> str:
 
 
 def _entries(found: Any) -> list[tuple[float | None, int]]:
-    """Return (logprob, token) pairs of one token or of the top tokens."""
+    """Return an entry's (logprob, token) pairs: one, or one per top token."""
     if not found:
         return []
     many = found if isinstance(found[0], list | tuple) else [found]

@@ -98,7 +98,7 @@ class ContractProgress(unfinished_work.Progress, frozen=True):
 
     @property
     def saved(self) -> str:
-        """Checked fields as text, such as `3 fields`; empty if there are none."""
+        """Count of checked fields as text, such as `3 fields`; empty if none."""
         return f"{len(self.rows)} fields" if self.rows else ""
 
 
@@ -371,7 +371,7 @@ class Base(Struct, frozen=True):
     """Second most likely token at each position."""
 
     def body(self, **sampling: Any) -> dict[str, Any]:
-        """Return a greedy request with these sampling parameters."""
+        """Return a greedy request of the prompt with these parameters."""
         return request(self.prompt, **sampling)
 
 

@@ -32,7 +32,7 @@ from speclaunch.engine import SHORT_DTYPES, Plan, UnknownValueError, halved
 from speclaunch.measure.prove.answers import ProofAnswer, ProofPrompt, ProofServer, Scored
 
 _ENOUGH = 20
-"""Number of draws as extreme as the samples that ends the test early, without a difference."""
+"""Number of draws as extreme as the samples after which the test ends without a difference."""
 
 
 class SamplePair(Struct, frozen=True):
@@ -55,7 +55,7 @@ class Drawn(Struct, frozen=True):
 
 
 def statistic(ours: Counter[Hashable], total: Counter[Hashable], own: int, other: int) -> float:
-    """Return the chi-square of homogeneity of two samples of `own` and `other` tokens.
+    """Return the chi-square of homogeneity of two samples with `own` and `other` tokens.
 
     `ours`: token counts of the first sample. `total`: token counts of both.
     """
@@ -103,7 +103,7 @@ def compared(pairs: Sequence[SamplePair], *, draws: int = 2000, seed: int = 1) -
 ALARM = 0.01
 """False-alarm probability of the sample test, over all prompts and positions together."""
 _FLOOR = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.25}
-"""By data type, the difference in nats below which two logits count as equal.
+"""Difference in nats, by data type, below which two logits count as equal.
 
 For 16-bit types, two to three times the spacing of numbers from 16 to 32, the usual logits: 0.125
 for bfloat16, 0.016 for float16. For float32, the effect of a different summation order.

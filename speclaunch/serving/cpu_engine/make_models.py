@@ -3,15 +3,14 @@
 Runs in the engine's interpreter (torch, safetensors, tokenizers); imports nothing from speclaunch.
 The same name always gives the same bytes, and DEST appears complete or not at all.
 
-========================  =======================================================================
-``cycle``                 a target whose next token is a fixed successor of the last one ``cycle-8``
-``cycle`` with 8 layers ``cycle-draft``           a STANDALONE draft for ``cycle``, wrong on 30 % of
-the vocabulary ``cycle-draft-PERCENT``   the same, wrong on PERCENT % (or ``--error-rate``)
-``llama``                 a target with 8 layers (EAGLE3's hooks need them), mostly like ``cycle``
-``llama-eagle3``          an EAGLE3 draft for ``llama``, with its own vocabulary ``llama-eagle``
-an EAGLE-2 draft for ``llama`` ``glm-mtp``               a Glm4Moe target with one MTP (nextn) layer
-as its draft ========================
-=======================================================================
+``cycle``                a target whose next token is a fixed successor of the last one
+``cycle-8``              ``cycle`` with 8 layers
+``cycle-draft``          a STANDALONE draft for ``cycle``, wrong on 30 % of the vocabulary
+``cycle-draft-PERCENT``  the same, wrong on PERCENT % (or ``--error-rate``)
+``llama``                a target with 8 layers (EAGLE3's hooks need them), mostly like ``cycle``
+``llama-eagle3``         an EAGLE3 draft for ``llama``, with its own vocabulary
+``llama-eagle``          an EAGLE-2 draft for ``llama``
+``glm-mtp``              a Glm4Moe target with one MTP (nextn) layer as its draft
 
 How acceptance works. The vocabulary is divided into cycles of 8 tokens. The embedding of the next
 token of a cycle is the embedding of the current token rotated by a fixed R; all embeddings share

@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def say(out: TextIO, question: dict[str, Any], answer: dict[str, Any]) -> None:
-    """Write an answer line with the number of its input line."""
+    """Write the answer as a line with the number of its question."""
     print(json.dumps({"number": question.get("number"), **answer}), file=out, flush=True)
 
 

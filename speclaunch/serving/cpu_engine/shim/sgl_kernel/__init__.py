@@ -3,14 +3,14 @@
 PyPI has only the CUDA build. This package has the functions that SGLang 0.5.16 to 0.5.23 needs on a
 CPU to serve a dense or mixture-of-experts decoder, with or without a draft:
 
-``attention``    implements the ``intel_amx`` backend's two kernels, and builds draft metadata
-``cache_locs``   writes and reads the request-to-token table, and moves KV rows ``draft_tokens``
-updates bonus tokens, accepted slots and input ids ``tree``         builds a draft tree and verifies
-it greedily ``speculative``  reconstructs NGRAM's draft trees from their masks
+``attention``     implements the ``intel_amx`` backend's two kernels, and builds draft metadata
+``cache_locs``    writes and reads the request-to-token table, and moves KV rows
+``draft_tokens``  updates bonus tokens, accepted slots and input ids
+``tree``          builds a draft tree and verifies it greedily
+``speculative``   reconstructs NGRAM's draft trees from their masks
 
 The functions write into their argument tensors, like the compiled kernels. They raise
 ``NotImplementedError`` for unsupported input and ``ValueError`` for invalid input.
-
 ``convert_weight_packed`` is omitted on purpose. Its absence tells SGLang that there are no AMX
 layers (``_is_intel_amx_backend_available``), and all layers use ``forward_native``.
 """
