@@ -351,7 +351,7 @@ def _digest(parts: Sequence[Any], options: JobOptions) -> str:
 
 
 def _parts(value: Any) -> Any:
-    """Return a recipe section's values without its description; any other value as text."""
+    """Return a recipe section without its description, and any other value as text."""
     names = getattr(type(value), "model_fields", None)
     if names is None:
         return str(value)

@@ -145,7 +145,7 @@ def _cancel(folder: Folder, planned: Planned) -> None:
 
 
 def _why(log: Path, code: int | None, left: int) -> str:
-    """Return the error text if the launcher ends with `left` jobs unfinished."""
+    """Return the error text for a launcher that ended with `left` jobs unfinished."""
     lines: list[str] = []
     with contextlib.suppress(OSError):
         lines = log.read_text(errors="replace").splitlines()
@@ -261,7 +261,7 @@ def _run(
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bytes:
-    """Interrupt a launch, or kill it if it hangs; return its output. Its engine also stops."""
+    """Interrupt a launch, or kill it if it hangs, so its engine stops; return its output."""
     process.send_signal(signal.SIGINT)
     try:
         return process.communicate(timeout=_JOB_END_S)[0]

@@ -174,7 +174,7 @@ class ProofDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class AnswerKind(StrEnum):
-    """Comparison of an answer with the plain server's."""
+    """Relation of an answer to the plain server's."""
 
     SAME = "same"
     TIE = "tie"

@@ -89,7 +89,7 @@ class BisectProgress(unfinished_work.Progress, frozen=True):
 
     @property
     def saved(self) -> str:
-        """Finished probes as text, such as `3 probes`; empty if there are none."""
+        """Count of finished probes as text, such as `3 probes`; empty if none."""
         return f"{len(self.probes)} probes" if self.probes else ""
 
 

@@ -325,7 +325,7 @@ def interpreters(words: Sequence[str]) -> dict[str, str]:
 
 
 class EngineSupply:
-    """Supply of the compared releases' engines; exiting the context stops installations."""
+    """Engines of compared releases, installed as needed; the context's exit stops installations."""
 
     def __init__(self, pythons: Mapping[str, str], say: Callable[[str], None]) -> None:
         """`pythons`: the user's interpreters by release; empty for CPU engines."""
@@ -351,7 +351,7 @@ class EngineSupply:
         self._building.clear()
 
     def available(self) -> tuple[str, ...]:
-        """Return the releases with an available engine, oldest first."""
+        """Return the releases that can be compared, oldest first."""
         return tuple(self._pythons) or tuple(reversed(tuple(RELEASES)))
 
     def installed(self) -> set[str]:

@@ -210,7 +210,7 @@ class CheckedServer(Struct, frozen=True):
     folder: Path
     """Folder for the output of check commands."""
     fields: Callable[[], tuple[FieldRow, ...]] = tuple
-    """Function that compares this server with one without speculation; empty if not checked."""
+    """Function that compares this server with one without speculation; returns () if unchecked."""
 
 
 class Check(Struct, frozen=True):

@@ -266,7 +266,7 @@ class UpgradeSettings(Struct, frozen=True):
     rules: tuple[Rule, ...]
     asker: EngineQuerier | None = None
     notes: tuple[str, ...] = ()
-    """Notes about unknown releases, each replaced by the nearest known release."""
+    """Notes about unknown releases, which the nearest known releases replace."""
 
 
 class DeploymentUpgrade(Struct, frozen=True):

@@ -170,7 +170,7 @@ def own_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
 def published_setting(side: LaunchedSide, algorithm: str) -> DraftSetting | None:
     """Return the published setting to beat; None for NGRAM or an unknown model.
 
-    It is the draft's fastest published chain, else 5 steps, topk 1, 6 tokens
+    It is the draft's fastest published chain, or without one 5 steps, topk 1, 6 tokens
     (`engine.start_setting`).
     """
     if algorithm == NGRAM:

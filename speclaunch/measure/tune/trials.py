@@ -208,7 +208,7 @@ def verdict(
     rounds: Sequence[Round],
     starts: int = 1,
 ) -> TuningVerdict:
-    """Return how `settings` compare with the recipe's own in the rounds.
+    """Return how `settings` compare with the recipe's own setting in `rounds`.
 
     `Round.side` is a setting as text. `starts`: engine starts per side.
     """
@@ -349,7 +349,7 @@ def _by_name(verified: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 _WORTH = 1.02
-"""Minimum predicted ratio to the best setting so far that justifies a trial."""
+"""Predicted ratio to the best setting so far below which a trial is not worthwhile."""
 _LEAST_TRIED = 2
 _SECONDS_A_START = 600
 """Estimated seconds of an engine start, if unknown."""

@@ -161,7 +161,7 @@ def tuned(
     evidence: str,
     config_dirs: Sequence[Path] = (),
 ) -> Tuned:
-    """Return the recipe before and after tuning. Raises InputError if it cannot be edited."""
+    """Return a recipe's text before and after tuning. Raises InputError if it cannot be edited."""
     before = reads.read_text(path)
     fix = Fix("", setting.arguments)
     try:
@@ -190,7 +190,7 @@ def elsewhere(change: Tuned, target: Path, config_dirs: Sequence[Path] = ()) -> 
 
 
 def _with_evidence(before: str, made: str, evidence: str) -> str:
-    """Return the text with an evidence comment above the first changed line.
+    """Return `made` with an evidence comment above the first line changed from `before`.
 
     The comment replaces an earlier one, and is omitted if it would change the data.
     """

@@ -120,7 +120,7 @@ def offered(lines: Sequence[str], ended: bool) -> Offer:
 
 
 def choose(probe: Probe, torch_index: str | None) -> TorchSource:
-    """Return a source of torch's CPU build, or else of its GPU build with a notice of the size.
+    """Return a source of torch's CPU build or, without one, of its GPU build (with a size notice).
 
     With ``torch_index``, only that index is queried; otherwise pip's indexes, then PyTorch's CPU
     index. Raises InstallError if none offers this torch version.
@@ -396,7 +396,7 @@ class Installation(Struct, frozen=True):
     def _pip(
         self, step: str, content: str, options: list[str | Path], report: ReportDetail
     ) -> bool | None:
-        """Run ``pip install``; return None if the step is marked as done with this content."""
+        """Run ``pip install``; return None if the mark of ``step`` already has ``content``."""
         if self._is_marked(step, content):
             return None
         _drop_half_installed(self.engine.venv)

@@ -324,7 +324,7 @@ def _mismatches(
 def _install(
     found: MachineFacts, runtime: Runtime, mismatches: list[_Mismatch]
 ) -> tuple[str, bool]:
-    """Return the fix that installs the mismatched packages, or SGLang if they are many."""
+    """Return the fix that installs the mismatched packages, or SGLang if there are many."""
     if len(mismatches) > _SHOWN:
         return pip_install(found, f"sglang=={runtime.sglang}")
     return pip_install(found, *(mismatch.requirement for mismatch in mismatches))

@@ -39,7 +39,7 @@ _SHARED = 1 * _GIB
 
 
 def check_memory(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield lines about memory, processors and /dev/shm, within a container's limits."""
+    """Yield lines about memory, processors and /dev/shm, as limited by a container."""
     memory, target = found.memory, found.target
     if isinstance(memory, UnknownFact):
         yield CheckLine("memory", CheckState.UNKNOWN, f"unknown: {memory.why}")
@@ -236,7 +236,7 @@ def _elsewhere(volume: DiskVolume) -> str:
 
 
 _MINIMUM = {11: 450, 12: 525, 13: 580}
-"""By CUDA major version, the first driver branch that runs all its minor versions ("minor version
+"""First driver branch that runs all minor versions of a CUDA major version ("minor version
 compatibility", docs.nvidia.com/deploy/cuda-compatibility). The requirements of later major versions
 are unknown."""
 

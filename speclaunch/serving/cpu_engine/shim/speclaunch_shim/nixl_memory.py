@@ -2,7 +2,7 @@
 
 SGLang registers the KV cache as ``VRAM`` (``srt/disaggregation/nixl/conn.py``
 ``register_buffer_to_engine``), which UCX refuses for host memory: ``VRAM memory is detected as host
-by UCX``. On a CPU engine both types mean host memory.
+by UCX``. On a CPU engine, ``VRAM`` and ``DRAM`` both mean host memory.
 """
 
 import sys
