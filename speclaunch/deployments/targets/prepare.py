@@ -73,7 +73,7 @@ class Prepared(Struct, frozen=True):
     address: Address
     catalogue: Catalogue
     overridden: str | None = None
-    """Note that `--engine` overrides the recipe's pin; None if it does not."""
+    """Message that `--engine` overrides the recipe's pin; None if it does not."""
 
     def request(self, inherited: Mapping[str, str]) -> Request:
         """Return the request for this engine, with the `inherited` environment variables."""
@@ -217,8 +217,8 @@ def _installed(
 ) -> tuple[str, str, tuple[str, ...]]:
     """Return the interpreter and version of this machine's engine, and notes on failed queries.
 
-    The installed version must equal `version`, if set. A dry run without any engine gets the newest
-    version that can serve the recipe.
+    The installed version must equal `version`, if set. In a dry run without any engine, the version
+    is the newest that can serve the recipe.
     """
     try:
         runtime = find_runtime(interpreter)
@@ -245,7 +245,7 @@ def _installed(
 
 
 def _fork(recipe: Recipe, python: str | None, engine_version: str | None) -> str | None:
-    """Return the name of a fork's catalogue, from `--engine` or `engine.catalogue`, if any."""
+    """Return the catalogue named by `engine_version` (a fork) or `engine.catalogue`, if any."""
     if engine_version is not None:
         return engine_version if forks.MARK in engine_version else None
     engine = recipe.deployment.engine

@@ -100,7 +100,7 @@ def directives(deployment: Rendering, grace: int) -> list[str]:
 
 
 def cluster_options(options: DeployOptions) -> dict[str, object]:
-    """Return the cluster's options by sbatch option name."""
+    """Return the `OF_THE_CLUSTER` options in use, by sbatch name."""
     found = {str(name).replace("_", "-"): value for name, value in options.slurm.items()}
     return {
         name: found[name]
@@ -133,13 +133,13 @@ def option_problems(options: DeployOptions) -> Iterator[Problem]:
 
 _RANK, _HEAD = "$SLURM_PROCID", "SERVER_HEAD"
 _MORE_S = 5
-"""Seconds added to the servers' grace time, in which Slurm passes on a signal."""
+"""Seconds added to the servers' grace time, so that Slurm can pass on the signal."""
 _QUOTE = "'\"'\"'"
 """Apostrophe, as written by `shlex.quote`."""
 _SRUN = lazy(r'^ *(?:SERVER_HEAD="(?P<head>[^"]*)" )?srun .*?^\' &$', re.M | re.S)
 _PAIR_INTERFACE = "SGLANG_LOCAL_IP_NIC"
-"""Variable for the interface whose address prefill and decode servers send to each other (0.5.23
-srt/utils/network.py:325). If unset, the default route's interface is used."""
+"""Environment variable that names the interface whose address prefill and decode servers exchange
+(0.5.23 srt/utils/network.py:325). If unset, the default route's interface is used."""
 _DELIMITER = "END_OF_RECIPE"
 _RECIPE = lazy(rf"^cat > .* <<'{_DELIMITER}'\n(?P<text>.*?)^{_DELIMITER}$", re.M | re.S)
 
@@ -301,7 +301,7 @@ def single_router_refusals(deployment: Rendering) -> list[Problem]:
 
 
 def _first(role: Role, at: int) -> str:
-    """Return the index of a server's first host: `at`, or the loop variable with replicas."""
+    """Return the index of a server's first host: `at`, or the loop variable for replicas."""
     return str(at) if role.replicas == 1 else "first"
 
 
@@ -351,7 +351,7 @@ def _step(deployment: Rendering, role: Role) -> list[str]:
 
 
 def _container(deployment: Rendering) -> list[str]:
-    """Return pyxis's container options; empty without an image (the hosts' Python is used)."""
+    """Return pyxis's container options; empty without an image (hosts use their own Python)."""
     options = deployment.options
     if options.image is None:
         return []
@@ -575,7 +575,7 @@ def _number_or_text(text: str) -> Any:
 
 
 def _other_paths(deployment: Rendering) -> list[str]:
-    """Return the paths that the container must mount, from arguments except `model_path`."""
+    """Return the paths in arguments other than `model_path`, which the container must mount."""
     found = [
         str(value)
         for role in deployment.roles

@@ -149,7 +149,7 @@ class CheckpointFile(Struct, frozen=True):
 
 
 def file_of(folder: Path, name: str) -> Path | None:
-    """Return the path of a checkpoint's facts below a folder; None for an invalid name."""
+    """Return the path of a checkpoint's facts file below `folder`; None for an invalid name."""
     return folder / f"{name}.json" if HUB_NAME.match(name) else None
 
 
@@ -234,7 +234,7 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
 def origin_of(
     found: CheckpointFile, provenance: FactSource, path: Path, revision: str | None
 ) -> Origin:
-    """Return the origin of a file's facts, with any doubt that they match the request."""
+    """Return the origin of a file's facts, and any reason why they may not match the request."""
     doubt = None
     is_other = revision not in (None, "main") and not (found.revision or "").startswith(
         str(revision)
@@ -371,8 +371,8 @@ def is_outside(folder: Path, path: Path) -> bool:
 def home_of_facts(start: Path) -> Path:
     """Return the folder in which `models pull` saves facts for a recipe at `start`.
 
-    This is the nearest existing `.speclaunch/models` upward, else a path next to the recipe, which
-    is not created.
+    This is the nearest existing `.speclaunch/models` upward, else such a path next to the recipe.
+    The folder is not created.
     """
     found = models_folders(start)
     return found[0] if found else _directory(start) / FOLDER

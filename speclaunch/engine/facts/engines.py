@@ -90,7 +90,7 @@ def declared(
 
 def read_installed(runtime: Runtime, version: str | None = None) -> str:
     """Return the catalogue name of an installed engine, read from its package. `version`: used if
-    its own is unknown. Raises LaunchError if unreadable."""
+    the engine's is unknown. Raises LaunchError if the package is unreadable."""
     if runtime.sglang_path is None:
         raise LaunchError(
             f"SGLang in {runtime.interpreter} has no readable package directory",
@@ -138,7 +138,7 @@ def choose_hardware(
     cpu: bool = False,
     here_first: bool = False,
 ) -> ChosenHardware:
-    """Return the hardware of a recipe with `hardware.name: named`.
+    """Return the hardware of a recipe whose `hardware.name` is `named`.
 
     - `explicit`: the value of `--hardware`.
     - `machine`: probes this machine for `auto` or with `here_first`; None: do not probe.

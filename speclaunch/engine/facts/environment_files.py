@@ -96,7 +96,7 @@ def _site_folders(root: Path) -> Iterator[Path]:
 
 
 def _places(folders: Sequence[Path], package: str) -> Iterator[Path]:
-    """Yield the directories of a package: in the environment, else in a linked checkout."""
+    """Yield the directories of `package`: in `folders`, or in a checkout that they link to."""
     for folder in folders:
         if (folder / package / "__init__.py").is_file():
             yield folder / package

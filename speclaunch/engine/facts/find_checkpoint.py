@@ -98,8 +98,8 @@ def places(
 
 
 def _called(directory: Path, path: Path, *, on_hub: bool) -> Iterator[Path]:
-    """Yield candidate directories for a path from another machine (`/data/Llama-3.1-8B`), or for a
-    name without an organization."""
+    """Yield candidates below `directory` for a `path` from another machine (`/data/Llama-3.1-8B`)
+    or a name without an organization."""
     yield directory / path.name
     if on_hub:  # the same name from another organization is a different model
         return
@@ -146,7 +146,7 @@ def hub_home(environment: Mapping[str, str], home: Path | None = None) -> Path:
 
 
 def expanded(path: str, home: Path | None = None) -> Path:
-    """Expand `~` and variables as in huggingface_hub. Relative paths start at `home`."""
+    """Expand `~` and variables, as huggingface_hub does. Relative paths start at `home`, if set."""
     if "$" in path:
         reads.mark_uncacheable()  # depends on any variable
     return (home or Path()) / os.path.expandvars(os.path.expanduser(path))  # noqa: PTH111
@@ -169,7 +169,7 @@ def _cached(cache: Path, name: str, revision: str | None) -> Iterator[Path]:
 
 
 def _reference(path: Path) -> str | None:
-    """Return the commit of a branch or tag in a hub cache; None if there is none."""
+    """Return the commit in a hub cache's file for a branch or tag; None if there is none."""
     try:
         commit = read_start(path, 100)[0].decode("ascii", "replace").strip()
     except UnreadableFileError:

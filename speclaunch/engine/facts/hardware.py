@@ -198,7 +198,7 @@ def declare(declaration: str) -> Hardware:
 
 
 def _find(name: str) -> Hardware | None:
-    """Return the hardware for a name, whose memory size may be rounded; None if unknown."""
+    """Return the hardware for a name, which may state a rounded memory size; None if unknown."""
     words = _words(name)
     sizes = [match for word in words if (match := re.fullmatch(r"(\d{2,3})gb?", word))]
     if len(sizes) != 1 or "".join(words) in _BY_KEY:

@@ -177,7 +177,7 @@ def partners_of(target: str) -> tuple[str, ...]:
 
 
 def _listed(name: str) -> str:
-    """Return the index's name for `/models/Qwen3-8B` or `Qwen/Qwen3-8b`, else `name` itself."""
+    """Return the listed checkpoint that `name` means (`/models/Qwen3-8B`), else `name` itself."""
     if name in _table().drafts or name in _table().targets or name in _table().partners:
         return name
     meant = likely(name)

@@ -78,7 +78,7 @@ def is_local(value: str) -> bool:
 def local_paths(
     rendered: RenderedArgs, catalogue: Catalogue
 ) -> Iterator[tuple[RenderedArgument, str]]:
-    """Yield each local path that the engine of `catalogue` reads, after its argument."""
+    """Yield each argument with a local path that `catalogue`'s engine reads, and the path."""
     value = rendered.value("speculative_algorithm")
     algorithm = value.upper() if value is not None else None
     for argument in rendered.arguments:

@@ -100,7 +100,7 @@ def _packages(found: Any) -> Packages:
 
 _LIST_SECONDS = 60
 _OURS = frozenset({"speclaunch", "pip"})
-"""Names of packages that lists omit, because the engine never imports them."""
+"""Packages that `read_distributions` omits, because the engine never imports them."""
 
 # Runs in any Python from 3.8 on, so it uses nothing newer.
 _LIST_SCRIPT = (

@@ -231,7 +231,7 @@ class ProjectSettings(Struct, frozen=True):
 
 
 class SettingsFrom(Struct, frozen=True):
-    """Choice of settings file: `file`, else the file nearest to a folder. None unless `enabled`."""
+    """Choice of settings file: `file`, else the nearest to a folder; no file unless `enabled`."""
 
     file: Path | None = None
     enabled: bool = True

@@ -303,7 +303,7 @@ def acceptance_score(published: Iterable[PublishedAcceptance]) -> float | None:
 
 @lru_cache(maxsize=64)
 def _of_model(target: str) -> tuple[PublishedAcceptance, ...]:
-    """Return the measurements of the named checkpoint, followed by those of its exports."""
+    """Return the measurements of `target`, followed by those of its other exports."""
     measured = _table().measured
     meant = likely(target)
     name = target if meant is None or target in measured else meant[0]
@@ -335,7 +335,7 @@ def _of_target(target: str) -> tuple[PublishedAcceptance, ...]:
 
 
 def _measurements(target: str, row: Mapping[str, Any]) -> Iterator[PublishedAcceptance]:
-    """Yield the measurements in a row, one per benchmark and setting."""
+    """Yield a table row's measurements, one per benchmark and setting."""
     stated = {**_table().sources[row["source"]], **row, "target": target}
     stated["source"] = convert(stated, PublishedSource)
     lengths, speedups = row.get("length", {}), row.get("speedup", {})

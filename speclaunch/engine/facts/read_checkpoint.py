@@ -48,7 +48,7 @@ _KEYS = (
     "model_max_length",
     "max_position_embeddings",
 )
-"""Config keys of the context length, in the order of CONTEXT_LENGTH_KEYS (near
+"""Config keys of the context length, in SGLang's order (CONTEXT_LENGTH_KEYS near
 get_context_length)."""
 _FILLED_IN = frozenset({"llama3", "yarn", "longrope"})
 """Scaling types for which transformers 5 adds `original_max_position_embeddings`
