@@ -266,7 +266,7 @@ class EngineWatcher:
         return sorted([*recorded, *self._events], key=lambda item: item.at)[-_MOST_EVENTS:]
 
     def _recorded_drop(self) -> str:
-        """Return the text of the journal's ongoing acceptance drop; empty if none."""
+        """Return the journal's ongoing acceptance drop as text; empty if none."""
         last: dict[str, str] = {}
         for item in self._run.events if self._run else ():
             is_drop = item.get("kind") == "acceptance dropped"

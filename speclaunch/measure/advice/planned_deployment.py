@@ -172,7 +172,7 @@ class Advice(Struct, frozen=True):
 def advice(
     prepared: Prepared, plan: Plan, requests: int | None = None, context: int | None = None
 ) -> Advice:
-    """Return the best settings for a load. `requests`, `context`: None as in `load_of`.
+    """Return the best settings for a load. See `load_of` for the meaning of None.
 
     Raises InputError if the model does not support the load.
     """

@@ -441,7 +441,7 @@ def _engine_bytes(info: Mapping[str, Any]) -> int | None:
 
 
 def _resident(pid: int) -> int | None:
-    """Return the PSS of a process tree in bytes, or its RSS without a PSS; None if unreadable."""
+    """Return the PSS of a process tree in bytes, or RSS if there is no PSS; None if unreadable."""
     total = 0
     with contextlib.suppress(psutil.Error):
         parent = psutil.Process(pid)

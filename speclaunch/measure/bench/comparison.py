@@ -262,7 +262,7 @@ def seconds_left(
 ) -> float | None:
     """Return the estimated seconds for all due rounds; None if unknown.
 
-    Each round is estimated from finished rounds of its cell, else from the mean token rate.
+    A round's estimate uses finished rounds of its cell, or without them the mean token rate.
     `starts`: starts left. `between`, `starting`: past seconds between rounds, and per start.
     """
     if not due:

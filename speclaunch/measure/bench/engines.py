@@ -279,7 +279,7 @@ def life(info: Mapping[str, Any]) -> str:
 
 
 def simulated_in(env: Mapping[str, Any]) -> str | None:
-    """Return the variable that simulates acceptance if set to a number above 0, else None."""
+    """Return the variable that simulates acceptance; None unless set to a number above 0."""
     for name in SIMULATED:
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             if float(env.get(name) or -1) > 0:

@@ -316,7 +316,7 @@ def measured_of(document: Mapping[str, Any]) -> CertificateDocument | SingleDocu
 
 
 _EARLIER = {"tokens": "max_total_num_tokens", "measured": "bytes_measured"}
-"""Current name of each key that earlier speclaunch releases wrote under another name."""
+"""Current names of keys, by their names in earlier speclaunch releases."""
 
 
 def _renamed(memory: Any) -> Any:

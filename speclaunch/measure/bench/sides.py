@@ -79,7 +79,7 @@ class LaunchedSide(Struct, frozen=True):
     prepared: Prepared
     plan: Plan
     lookup: Lookup
-    """Sources of facts, and the hardware."""
+    """Lookup for the recipe's hardware."""
     expected: ExpectedSide
 
     def order(self, port: int) -> EngineOrder:

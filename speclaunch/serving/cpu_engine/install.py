@@ -185,7 +185,7 @@ def _package(line: str) -> str:
 
 
 class PipProgress:
-    """Reporter of pip's activity, with the size and rate of the downloads in ``scratch``.
+    """Progress of pip: its activity, and the size and rate of the downloads in ``scratch``.
 
     ``scratch`` is pip's TMPDIR: downloads stay there until all are installed. With
     ``single``, only one package is downloaded, so the size that pip announces is the total.

@@ -40,7 +40,7 @@ class Completed(Struct, frozen=True):
     """False if the program was stopped at the deadline."""
 
     def last_error(self) -> str:
-        """Return the line with the error: pip's last ``ERROR:``, else the last nonblank line."""
+        """Return the error line: pip's last ``ERROR:`` or, without one, the last nonblank line."""
         texts = [line for line in self.lines if line.strip()]
         errors = [line for line in texts if line.startswith("ERROR: ")]
         if errors:
