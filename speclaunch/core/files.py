@@ -300,7 +300,7 @@ class EntryFiles:
 
 
 def read_entry(path: str, most_bytes: int) -> bytes:
-    """Return the first `most_bytes` bytes of an entry. Raises OSError, also for another user's."""
+    """Return up to `most_bytes` bytes of an entry. Raises OSError, also if another user owns it."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)

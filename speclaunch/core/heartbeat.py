@@ -161,7 +161,7 @@ def duration(seconds: float) -> str:
 
 
 def announced_bytes(line: str) -> int | None:
-    """Return the size in bytes from pip's `Downloading torch-….whl (915.2 MB)`, else None."""
+    """Return the bytes in pip's `Downloading torch-….whl (915.2 MB)`; None for any other line."""
     found = _ANNOUNCED.search(line)
     if found is None or not line.lstrip().startswith("Downloading "):
         return None

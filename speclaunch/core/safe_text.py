@@ -190,8 +190,8 @@ VALUE_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
         rf"(?![/~.]){_NO_PLACEHOLDER}[^\"'\\]{{2,}}",
     ),
 )
-"""Patterns of secrets, each preceded by substrings. Text that contains none of the substrings is
-not searched. A match consists of group 1, which precedes the secret, and the secret. The launch
+"""Pairs of substrings and a pattern of secrets. Text without any of the substrings is not searched
+for the pattern. A match consists of group 1, which precedes the secret, and the secret. The launch
 guard applies these patterns to bytes."""
 
 

@@ -321,7 +321,7 @@ def _nextn(sizes: Dimensions, own: dict[str, ExpectedTensor], name: str, source:
 
 
 def _of_target(name: str, layers: int) -> bool:
-    """True if a tensor belongs to one of the target's layers, or to no layer."""
+    """True if `name` is in one of the target's `layers` layers, or in no layer."""
     layer = re.match(r"model\.layers\.([0-9]{1,6})\.", name)
     return int(layer[1]) < layers if layer else not re.search(r"mtp|nextn|layers?\.", name)
 
@@ -448,7 +448,7 @@ def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
 
 
 def _mtp_place(mark: str) -> Callable[[str], str | None]:
-    """Return a `Loader.place` that skips all but shared tensors and names with `mark`."""
+    """Return a `Loader.place` that skips names without `mark`, except those of shared tensors."""
 
     def place(name: str) -> str | None:
         return name if mark in name or name in _OF_BOTH else None
@@ -484,7 +484,7 @@ _FULL_MODELS = frozenset(
 def find_loader(checkpoint: Checkpoint, argument: str, *, drafts: bool) -> _Find | None:
     """Return the function that builds a checkpoint's loader; None if no loader is known.
 
-    `argument` sets the checkpoint. `drafts`: find the loader of a draft, not of a target.
+    `argument`: the argument of the checkpoint. `drafts`: find a draft's loader, not a target's.
     """
     name = checkpoint.architecture or ""
     if drafts and name in _LOADERS_LAYERS:

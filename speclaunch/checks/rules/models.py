@@ -388,7 +388,7 @@ def config_refused(plan: Plan) -> Iterator[Verdict]:
 
 
 def _refused(plan: Plan, raw: Mapping[str, Any]) -> tuple[str, str]:
-    """Return transformers' message and the remedy; both are empty for a valid config."""
+    """Return transformers' error for the config `raw`, and the remedy; both empty if valid."""
     kind = raw.get("model_type")
     inner = mapping(raw.get("text_config")).get("model_type")
     if inner == "ministral3" and kind == "mistral3" and plan.in_versions(">=0.5.3,<0.5.10"):
@@ -456,7 +456,7 @@ _KNOWN = ("default", "linear", "dynamic", "yarn", "deepseek_yarn", "llama3", "lo
 _LATER = ("proportional",)
 _LAYERS_SINCE = ">=0.5.11"
 _OLD_NAMES = ("su", "mrope")
-"""Names that transformers reads as `longrope` and `default`."""
+"""RoPE types that transformers reads as `longrope` and `default`."""
 _NEW_KEY = ">=0.5.10"
 """Releases with transformers 5, whose configs may have `rope_parameters` instead of
 `rope_scaling`."""

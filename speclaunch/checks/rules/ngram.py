@@ -132,7 +132,7 @@ def ngram_limits(plan: Plan) -> Iterator[Verdict]:
 
 
 def _conditions(plan: Plan) -> Iterator[tuple[bool, str, tuple[str, ...]]]:
-    """Yield each condition's result, the message if it is false, and its arguments.
+    """Yield each condition on NGRAM's arguments: result, message if false, and arguments.
 
     A condition on an argument that the version does not have is true.
     """

@@ -366,8 +366,8 @@ def _undivided(
 ) -> Iterator[Verdict]:
     """Yield a verdict for each model size that does not divide evenly among the ranks.
 
-    `what`: a function of `engine/plan/division.py`. `at`: the arguments to show. `instead`: the
-    remedy if no size works.
+    `what`: the function in `engine/plan/division.py` to call. `at`: the arguments to show.
+    `instead`: the remedy if no size works.
     """
     if gpu_ranks(plan).tensor < 2:  # same either way: division.py checks it again
         return

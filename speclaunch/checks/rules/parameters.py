@@ -150,7 +150,7 @@ def tree_without_tokens(plan: Plan) -> Iterator[Verdict]:
 
 @rule("SPL105")
 def adjusted_draft_tokens(plan: Plan) -> Iterator[Verdict]:
-    """Report a draft token count other than steps + 1 with topk 1, which the engine adjusts."""
+    """Report a draft token count that the engine adjusts: with topk 1, any other than steps + 1."""
     tokens = plan.user_value("speculative_num_draft_tokens")
     if tokens is None or number(plan, "speculative_eagle_topk") != 1:
         return

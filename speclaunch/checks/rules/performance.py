@@ -70,7 +70,7 @@ def sizing_arguments(plan: Plan) -> tuple[str, ...]:
 
 _MAXIMUM = "cuda_graph_max_bs_decode"
 _FEW = 4
-"""Divisor of the running requests: graphs for less than a quarter are probably a mistake."""
+"""Divisor of the running requests: graphs for under a quarter of them are probably a mistake."""
 
 
 @rule("SPL701")
@@ -133,7 +133,7 @@ def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
 
 
 _DENSE = 32
-"""Largest batch size that slime's workaround captures; it captures every size from 1."""
+"""Largest batch size that slime's workaround for padding captures, with every size from 1."""
 
 
 @rule("SPL703")

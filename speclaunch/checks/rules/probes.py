@@ -99,7 +99,7 @@ def startup_budget(plan: Plan) -> Iterator[Verdict]:
 
 
 def _budget(plan: Plan) -> _Budget | None:
-    """Return the budget of the startup probe, else of the liveness probe; None if unknown."""
+    """Return the startup probe's budget (without one, the liveness probe's); None if unknown."""
     for kind in (ProbeKind.STARTUP, ProbeKind.LIVENESS):
         for probe in probes(plan, kind):
             if probe.port is None:
@@ -287,7 +287,7 @@ def loopback_address(plan: Plan) -> Iterator[Verdict]:
 
 
 def _visitors(plan: Plan) -> Iterator[Place]:
-    """Yield places that imply outside clients: kubelet probes, Services, published ports."""
+    """Yield places that imply clients outside the pod: probes, Services, published ports."""
     pod = context_of(plan).pod
     if in_kubernetes(plan):
         for probe in probes(plan):

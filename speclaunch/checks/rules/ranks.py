@@ -96,7 +96,7 @@ def _drops_its_lists(router: Router) -> bool:
 
 
 def place_of_switch(router: Router) -> Place:
-    """Return the place of the disaggregation option, or of the router."""
+    """Return the place of the disaggregation option; the router's if unset."""
     option = router.options.get(_SWITCH)
     return router.place if option is None else option.place
 
@@ -193,15 +193,15 @@ def _places(servers: Sequence[Plan], name: str) -> Iterator[Place]:
 
 
 def is_of_several(plan: Plan) -> bool:
-    """True if a command is for one of a server's several hosts."""
+    """True if a plan's server has several hosts."""
     nodes = plan.value_or_none(NODES)
     return isinstance(nodes, int) and nodes > 1
 
 
 def servers(plans: Sequence[Plan]) -> Iterator[tuple[Plan, ...]]:
-    """Yield the commands of each server that has one command per host.
+    """Yield the plans of each server with several hosts, one plan per command.
 
-    A file may group these commands (leader and worker of one role). Otherwise they follow each
+    A file may group these plans (leader and worker of one role). Otherwise they follow each
     other in one file, for one model, and each rank 0 begins another server.
     """
     found: list[tuple[Any, list[Plan]]] = []
@@ -218,9 +218,9 @@ def servers(plans: Sequence[Plan]) -> Iterator[tuple[Plan, ...]]:
 
 
 def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
-    """Yield the commands of each server, including commands in different roles (`rank0`, `rank1`).
+    """Yield the plans of each server, including plans in different roles (`rank0`, `rank1`).
 
-    Such commands belong to one server if exactly one is the leader, or all have one rendezvous
+    Such plans belong to one server if exactly one is the leader, or all have one rendezvous
     address.
     """
     open_parts: dict[Any, list[Plan]] = {}
@@ -251,12 +251,12 @@ def _home(plan: Plan) -> tuple[Any, ...]:
 
 
 def _runs_on_all(nodes: Setting | None) -> bool:
-    """True if the platform runs one command on several hosts of a server."""
+    """True if the platform runs a command on several hosts (`nodes`)."""
     return nodes is not None and nodes.known and isinstance(nodes.value, int) and nodes.value > 1
 
 
 def _begins(plan: Plan, others: Sequence[Plan]) -> bool:
-    """True if a command begins a server: its rank is 0, or its or the last rank is unknown."""
+    """True if `plan` begins a server: its rank is 0, or its rank or `others[-1]`'s is unknown."""
     last = others[-1].value_or_none(RANK)  # same either way: an unknown rank begins a server
     rank = plan.value_or_none(RANK)
     return not isinstance(rank, int) or not isinstance(last, int) or rank == 0

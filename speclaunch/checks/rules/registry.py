@@ -64,7 +64,7 @@ class FileCode(Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """One-line summary from its page."""
+        """Summary line of the code's page."""
         return page(self.code).summary
 
     def finding(self, problem: Problem, path: str, engine: str, why: str = "") -> Finding:

@@ -239,7 +239,7 @@ PREFILL, DECODE = "prefill", "decode"
 class Conflict(Struct, frozen=True):
     """A difference between a prefill and a decode server.
 
-    `at`: the arguments that cause it. A server's place is that of the first one set there.
+    `at`: the arguments that cause it. A server's place is that of the first of them that it sets.
     """
 
     message: str
@@ -260,7 +260,7 @@ class RolePair(Struct, frozen=True):
 
 
 def mode(plan: Plan) -> str | None:
-    """Return `prefill` or `decode`; None for any other server, or if it is unknown."""
+    """Return `prefill` or `decode`; None for any other server, or if the mode is unknown."""
     found = plan.value_or_none("disaggregation_mode")
     return found if found in (PREFILL, DECODE) else None
 
@@ -277,7 +277,7 @@ def model_of(plan: Plan) -> str | None:
 
 
 def groups(plans: Sequence[Plan]) -> list[list[Plan]]:
-    """Return the plans of each deployment that a file groups."""
+    """Return the plans that a file groups, a list per deployment."""
     found: list[tuple[Group, list[Plan]]] = []
     for plan in plans:
         if (context := plan.request.server_context) is not None:
@@ -289,7 +289,7 @@ def groups(plans: Sequence[Plan]) -> list[list[Plan]]:
 
 
 def pairs(plans: Sequence[Plan]) -> Iterator[RolePair]:
-    """Yield each decode server with its prefill servers, preferably only those of its model."""
+    """Yield each decode server with the prefill servers of its model, or else all of its group."""
     for group in groups(plans):
         for decode in group:
             prefills = [plan for plan in group if mode(plan) == PREFILL]
@@ -340,13 +340,13 @@ def conflicts(
 
 
 def place_of(plan: Plan, names: Sequence[str]) -> Place:
-    """Return the place of the first of `names` that the user set, else the server's."""
+    """Return the place of the first of `names` that the user set, or the server's if none."""
     written = (plan.place(name) for name in names if name in plan.request.values)
     return next(written, plan.request.place)
 
 
 def _home(plan: Plan) -> Any:
-    """Return the key that servers of one deployment share; None if unknown."""
+    """Return directory, model and release to group servers by; None if unknown."""
     model = plan.value_or_none("model_path")
     directory = str(PurePath(plan.request.place.path).parent)
     return None if model is None else (directory, str(model), plan.request.version)

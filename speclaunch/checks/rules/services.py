@@ -113,7 +113,7 @@ def _is_on_the_host(plan: Plan) -> bool:
 def _are_on_separate_nodes(first: Plan, plan: Plan, port: object) -> bool:
     """True if no node runs both servers.
 
-    Ranks of one server have separate nodes, and so have pods that name the same host port.
+    Ranks of one server have separate nodes, and so have pods that both name the host port `port`.
     """
     if (
         context_of(first).part != context_of(plan).part
@@ -135,7 +135,7 @@ def router_upstream(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 def _upstreams(plans: Sequence[Plan]) -> Iterator[tuple[Router, Upstream, RouterTarget]]:
-    """Yield the router, the upstream and its servers for each upstream in the file."""
+    """Yield router, upstream and target of each upstream that reaches servers in the file."""
     for group, members in grouped(plans):
         for router in group.routers:
             for upstream in router.upstreams:
@@ -346,7 +346,7 @@ _GROUPS = {
     "RoleBasedGroup": "RecreateRoleInstanceOnPodRestart",
     "RoleBasedGroupSet": "RecreateRoleInstanceOnPodRestart",
 }
-"""Default policy of each platform, which restarts the ranks of one server together."""
+"""Each platform's default restart policy, which restarts all ranks of a server together."""
 _NEVER = "None"
 
 
@@ -383,7 +383,7 @@ def lone_restart(plan: Plan) -> Iterator[Verdict]:
 _COMMON = ("NCCL_", "NVSHMEM_", "GLOO_", "SGLANG_", "SGL_", "UCX_", "MC_")
 """Prefixes of variables that all ranks have to agree on."""
 _RANK_ENVIRONMENT_OWN = ("DEBUG", "LOG", "HOST_IP", "RANK", "TRACE", "PROFILE", "DUMP")
-"""Parts of the names of variables that may differ between ranks."""
+"""Substrings of the names of variables that may differ between ranks."""
 
 
 @rule_across("SPL883")

@@ -139,7 +139,7 @@ def slime_argument(plan: Plan) -> Iterator[Verdict]:
 
 
 _HANDS_OVER_NOTHING = "NGRAM"
-"""Algorithm without a draft KV cache or hidden states to transfer: decode may use it alone."""
+"""Algorithm without a draft KV cache or hidden states to transfer: prefill need not use it."""
 _ALGORITHM = "speculative_algorithm"
 _CHECKED = ">=0.5.15"
 """Releases in which prefill and decode servers fail if they speculate differently. Up to 0.5.14

@@ -288,7 +288,7 @@ def token_map(plan: Plan) -> Iterator[Verdict]:
 
 
 def _ids(found: Subject, name: str) -> tuple[int, ...] | None:
-    """Return the integers of the map `name`, else of `model.NAME`; None if neither exists."""
+    """Return the integers of the map `name`, or of `model.NAME` without it; None without either."""
     for known in (name, f"model.{name}"):
         if known in found.headers and len(found.headers[known].shape) == 1:
             return found.tensors.integers(known)

@@ -168,7 +168,7 @@ LLAMA_LIKE = (
 """Classes with the layers of models/llama.py, models/qwen2.py or models/qwen3.py, in every
 release."""
 _DRAFT_MARKS = ("eagle", "mtp", "nextn", "assistant")
-"""Substrings that identify the name of a draft class, in any case."""
+"""Substrings that identify the name of a draft class, ignoring case."""
 DELEGATING = ("MiniCPMV", "Mistral3ForConditionalGeneration")
 """Prefixes of classes that delegate missing attributes to the wrapped model (`__getattr__`)."""
 
@@ -179,7 +179,7 @@ def eagle3_drafts(plan: Plan) -> tuple[str, ...]:
 
 
 def drafts_for_itself(architecture: str | None, plan: Plan) -> bool:
-    """True if this version has a multi-token-prediction class for a target."""
+    """True if this version has a multi-token-prediction class for `architecture`."""
     known = architectures(plan.request.version)
     return architecture in known.draft_map or architecture in known.mtp_default_draft_path
 
@@ -226,7 +226,7 @@ def has_no_class(checkpoint: Checkpoint, plan: Plan) -> bool:
 
 
 PLUGINS = "SGLANG_EXTERNAL_MODEL_PACKAGE"
-"""Variable that adds custom model classes, whose methods SGLang's own classes may lack."""
+"""Variable that names a package of custom models, with methods that SGLang's classes may lack."""
 OVERWRITE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 """Variable that lets a model run beyond the context length of its config."""
 
@@ -265,7 +265,7 @@ def llama_like(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
 
 
 def served_context(plan: Plan) -> int | None:
-    """Return the context length to serve: requested, or else the target's; None if unknown."""
+    """Return the context length to serve: the user's, or else the target's; None if unknown."""
     requested = plan.value("context_length")
     if requested is not None:
         return int(requested)
@@ -291,7 +291,7 @@ def context_overwritten(plan: Plan) -> bool:
 
 
 def _yes(plan: Plan, since: str) -> tuple[str, ...]:
-    """Return the values that enable a variable; environ.py's EnvBool reads it from `since` on."""
+    """Return the values that enable a variable; environ.EnvBool reads it since release `since`."""
     return ("true", "1", "yes", "y") if plan.in_versions(f">={since}") else ("true", "1")
 
 

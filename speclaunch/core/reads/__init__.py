@@ -72,7 +72,7 @@ class Reads:
             self.repeatable = False
 
     def add(self, other: Reads) -> None:
-        """Add the recorded reads of a part of the result."""
+        """Add `other`, the reads of a part of the result."""
         self.repeatable &= other.repeatable
         for (kind, name), state in other.seen.items():
             self.note(kind, name, state)

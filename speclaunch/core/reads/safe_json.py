@@ -148,7 +148,7 @@ def texts(value: object) -> tuple[str, ...]:
 
 
 def sizes(value: object) -> tuple[int, ...]:
-    """Return the integers in a list; empty if the value is anything else."""
+    """Return a list of integers as a tuple; empty for any other value."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     found = [size(item, least=-1) for item in value]
