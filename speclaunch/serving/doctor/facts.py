@@ -69,7 +69,7 @@ class Process(Struct, frozen=True):
 
 
 class VolumeUse(StrEnum):
-    """Use of a directory, as shown to users."""
+    """Use of a directory, as text for users."""
 
     MODELS = "models"
     SPECLAUNCH = "speclaunch"
@@ -261,7 +261,7 @@ class NoAnswer(UnknownFact, frozen=True):
 
 
 class PendingAnswer(Generic[T]):
-    """Result of a task that may still run."""
+    """Result of a task that may be running."""
 
     def __init__(self, what: str, run: Callable[[], T], seconds: float, deadline: float) -> None:
         self._what, self._seconds, self._deadline = what, seconds, deadline
@@ -308,7 +308,7 @@ def unknown(what: str, error: BaseException) -> UnknownFact:
 
 
 class CheckState(StrEnum):
-    """Results of a check, from best to worst."""
+    """States of a check, from best to worst."""
 
     OK = "ok"
     NOTE = "note"
@@ -351,5 +351,5 @@ def worst(lines: Iterable[CheckLine]) -> CheckState:
 
 
 def count(lines: Iterable[CheckLine], state: CheckState) -> int:
-    """Return the number of lines in a state."""
+    """Return the number of lines with `state`."""
     return sum(line.state is state for line in lines)

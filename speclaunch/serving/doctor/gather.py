@@ -123,9 +123,9 @@ def is_cpu(recipe: Recipe) -> bool:
 def versions_to_check(
     recipe: Recipe, requested: tuple[str, ...], installed: str | None
 ) -> tuple[str, ...]:
-    """Return the versions of `--engine`, else the pinned version, else the installed version if the
-    recipe allows it, else the newest allowed. Raises InputError if the recipe excludes a requested
-    version or every release."""
+    """Return the `requested` versions; if empty, the recipe's pinned version; without a pin, the
+    `installed` version if allowed, otherwise the newest allowed. Raises InputError if the recipe
+    excludes a requested version or every release."""
     engine = recipe.deployment.engine
     for version in requested:
         if not engine.bounds.contains(version):
@@ -159,7 +159,7 @@ def check_recipe(
     rules: tuple[Rule, ...],
     inherited: Mapping[str, str],
 ) -> RecipeResults:
-    """Return a recipe's rule results for each of these versions."""
+    """Return the results of checking a recipe for all `versions`."""
     examined: list[CheckedRequest] = []
     for version in versions:
         catalogue = load_catalogue(version)
@@ -209,7 +209,7 @@ def with_engine_checks(
 
 
 def known_python(runtime: object) -> Path | None:
-    """Return the detected engine's interpreter if it was executed, else None."""
+    """Return the interpreter of `runtime` if it was executed; None otherwise."""
     return runtime.interpreter if isinstance(runtime, Runtime) and runtime.executed else None
 
 
@@ -283,7 +283,7 @@ def _known(read: Callable[[], T]) -> T | None:
 
 
 def _device(recipe: Recipe, plan: Plan) -> str | None:
-    """Return the recipe's device: `cpu`, the configured device, or `cuda`."""
+    """Return the configured device (default: `cuda`); `cpu` on the CPU engine."""
     if is_cpu(recipe):
         return _CPU
     configured = plan.value_or_none("device")

@@ -191,8 +191,8 @@ class Excess(Struct, frozen=True):
     """True if graph capture exceeded the memory, False if a running batch did."""
 
     def scale(self, plan: Plan) -> float:
-        """Return the share of this excess to expect with the settings of `plan`. Graphs shrink with
-        the largest batch. A running batch shrinks only if both its prompts and drafts do."""
+        """Return the share of this excess to expect with the settings of `plan`. Graph memory
+        shrinks with the largest batch; batch memory, only with both prompts and drafts."""
         if self.least <= 0:
             return 1.0
         drafts = _number(plan, TOKENS) / _number(self.plan, TOKENS)

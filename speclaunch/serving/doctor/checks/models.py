@@ -127,7 +127,7 @@ def _to_download(name: str, model: LocalModel, hub: Hub, found: MachineFacts) ->
 
 
 def _refused(text: str, model: LocalModel, hub: Hub) -> CheckLine | None:
-    """Return a line with this text if the hub denies access to the model, else None. Only
+    """Return a line with `text` if the hub denies access to the model; otherwise None. Only
     `--online` detects this (facts/hub.py)."""
     why, fix = "", "accept its license on the hub, then: hf auth login"
     if model.unknown is not None and model.unknown.why.startswith(REFUSALS):
@@ -178,7 +178,7 @@ def _amount(size: int) -> str:
 
 
 def _elsewhere(model: LocalModel) -> str:
-    """Return a hint to use the checkpoint in a `--models` directory; empty if none contains it.
+    """Return a hint to use the model's copy in a `--models` directory; empty if there is none.
 
     Rules search these directories; the engine does not.
     """

@@ -194,7 +194,7 @@ def process_space() -> str:
 
 
 def is_gone(joined: Joined) -> bool:
-    """True if no process of this life is left. False if unknown; the lease then decides."""
+    """True if the joined life has no process left. False if unknown; the lease then decides."""
     if not joined.space or joined.space != process_space() or joined.pid <= 0 or not joined.mark:
         return False
     return joined.pid not in parents_by_pid() and not marked(joined.mark, MARK)
@@ -235,7 +235,7 @@ class SharedMemory:
         self._write(key, {name: dict(part.changes) for name, part in decision.parts.items()})
 
     def forget(self, key: str | None, decision: Decision) -> None:
-        """Drop stored settings that later ran out of memory."""
+        """Drop the decision's settings: memory ran out with them."""
         failed = {name: dict(part.changes) for name, part in decision.parts.items()}
         if key is not None and self.recall(key) == failed:
             self._write(key, {name: {} for name in failed})

@@ -111,7 +111,7 @@ class Decide(Struct, frozen=True):
 
 
 class AskLadder(Struct, frozen=True):
-    """Request for this server's next settings from the recovery ladder, after these failures."""
+    """Request to ask the recovery ladder for this server's next settings after `failures`."""
 
     after: Decision
     failures: tuple[Failure, ...]
@@ -232,8 +232,8 @@ def _first(mine: Mine, view: View) -> Action:
 def _begin(
     mine: Mine, came: Iterable[Joined], known: Mapping[str, Mapping[str, Any]] | None
 ) -> Decision:
-    """Return the first decision: known good settings, else those of each server's first rank. If
-    `AGREED` settings then differ between servers, all start from the recipe."""
+    """Return the first decision: the known good settings or, without any, those of each server's
+    first rank. If `AGREED` settings then differ between servers, all start from the recipe."""
     came, first, why = list(came), {}, ""
     for joined in sorted(came, key=lambda joined: -joined.name.rank):
         first[joined.name.part] = dict(joined.begin)
@@ -264,7 +264,7 @@ def _return(mine: Mine, view: View, newest: Decision) -> Action:
 
 
 def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
-    """Return the action to take after an engine ended; None if there is none."""
+    """Return the action to take after an engine ended; None if none is needed."""
     now = [failure for failure in view.failures if _current(failure, newest)]
     memory = [failure for failure in now if failure.memory]
     if memory:
@@ -306,7 +306,7 @@ def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure
 
 
 def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
-    """Return one failure per start of server `part` that ran out of memory, oldest first."""
+    """Return one memory failure per failed start of server `part`, from the oldest to `last`."""
     found: dict[int, Failure] = {}
     for failure in sorted(view.failures, key=lambda failure: str(failure.name), reverse=True):
         if failure.memory and failure.name.part == part:
@@ -358,7 +358,7 @@ def _members(mine: Mine) -> list[str]:
 
 
 def _clarity(failure: Failure) -> tuple[bool, bool, str]:
-    """Return a sort key that puts known causes first, the loss of a rank last among them."""
+    """Return a sort key that puts known causes first, with the loss of a rank last among them."""
     return (not failure.cause, failure.cause == "rank-lost", str(failure.name))
 
 

@@ -280,7 +280,7 @@ _FLUSH_SECONDS = 5.0
 
 
 class RankLaunching(EngineStarts, kw_only=True, dict=True):
-    """Engine starts of one rank that agrees with its group. `Launching` is for a single host."""
+    """Engine starts of a rank whose settings its group agrees on. `Launching`: for one host."""
 
     group: RankGroup
     log: Path

@@ -51,7 +51,7 @@ class RankGroup(Struct, frozen=True):
 def group_of(
     settings: Agreement, args: Mapping[str, Any], environment: Mapping[str, str]
 ) -> RankGroup | None:
-    """Return the ranks that agree under `launch.agreement`; None if no agreement is needed. Raises
+    """Return the ranks that must agree by `launch.agreement`; None if it sets no directory. Raises
     LaunchError."""
     if settings.directory is None:
         return None
@@ -91,7 +91,7 @@ def group_of(
 
 
 def job_of(environment: Mapping[str, str], *, alone: bool) -> str | None:
-    """Return the platform's name for this run, the same on all ranks; None if it has none.
+    """Return the platform's name for this run, the same on all ranks; None if unknown.
 
     A job that Slurm requeues is a new run. A LeaderWorkerSet group keeps its name in all its runs;
     the shared directory shows which of them have ended. This name identifies one server only, so it
@@ -217,7 +217,7 @@ class Decision(Struct, frozen=True):
     parts: Mapping[str, PartSettings]
     why: str = ""
     rung: Mapping[str, Any] | None = None
-    """Rung that led to the decision (name, changes, why, cost); None without a rung."""
+    """Rung that led to the decision (name, changes, why, cost); None if no rung did."""
     ending: str = ""
     """For the last decision: `failed`, or `stopped` if a stop was requested; otherwise empty."""
     explanation: str = ""
@@ -326,12 +326,12 @@ EpochFile = Literal["epoch", "served"]
 
 
 def life_file(kind: LifeFile, name: Name) -> str:
-    """Return the name of a life's file: record (`life`), state (`beat`) or end (`gone`)."""
+    """Return a life's file name by `kind`: `life` (record), `beat` (state) or `gone` (end)."""
     return f"{kind}-{name}.json"
 
 
 def epoch_file(kind: EpochFile, number: int) -> str:
-    """Return the file name of an epoch's decision, or of the mark that all ranks served with it."""
+    """Return an epoch's file name by `kind`: `epoch` (decision) or `served` (all ranks served)."""
     return f"{kind}-{number:05d}.json"
 
 

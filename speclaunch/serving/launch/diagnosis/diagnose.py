@@ -438,8 +438,8 @@ def proof(diagnosis: Diagnosis) -> str | None:
 
 
 def _chosen(streams: dict[str, Stream], latest: str) -> Stream:
-    """Return the engine log to report: the first with a fatal error, else the first with an error,
-    else the one with the last line."""
+    """Return the engine log to report: the first with a fatal error; if none, the first with an
+    error; if none, the log with the last line."""
     ours = {name: stream for name, stream in streams.items() if stream.ours}
     failed = [
         (not verdict.fatal, verdict.failure.number, stream)

@@ -456,7 +456,7 @@ class LaunchLog(Struct):
         return found[0] if found else None
 
     def rivals(self, verdict: Suspect | None) -> list[Suspect]:
-        """Return the other errors that may have ended the engine.
+        """Return errors except `verdict` that may have ended the engine.
 
         A fatal error of a known cause has no rivals.
         """
