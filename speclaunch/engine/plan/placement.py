@@ -55,7 +55,7 @@ class Ranks(Struct, frozen=True):
 
 
 def ranks_of(plan: Plan) -> Ranks:
-    """Return the ranks of a plan, which target and draft share. Raises UnknownValueError."""
+    """Return the `Ranks` that a plan's target and draft share. Raises UnknownValueError."""
     tensor = _count(plan, "tp_size")
     if _count(plan, "dcp_size") > 1:
         raise UnknownValueError("sizes with decode context parallelism are not modeled")

@@ -188,7 +188,7 @@ def _config_key(plan: Plan, name: str, part: str = "") -> Any:
 
 
 def _with_method(plan: Plan, entry: Any) -> Any:
-    """Return a `quantization_config` with the method that `ModelConfig` adds for ModelOpt."""
+    """Return `entry` with the quantization method that `ModelConfig` adds for ModelOpt."""
     since = ">=0.5.9" if "quant_method" not in mapping(entry) else ">=0.5.10"
     if mapping(entry).get("quant_method") not in (None, "modelopt") or not plan.in_versions(since):
         return entry
@@ -261,14 +261,14 @@ class ConditionEvaluator:
         self._truths: dict[int, bool | None] = {}
 
     def holds(self, node: int) -> bool | None:
-        """True if the condition holds; None if unknown."""
+        """True if condition `node` holds; None if unknown."""
         try:
             return self._truth(node)
         except RecursionError:
             return None
 
     def text(self, node: int) -> str:
-        """Return a message, with `…` in place of unknown values."""
+        """Return message `node`, with `…` in place of unknown values."""
         found = self._nodes[node]
         if found[0] == "fmt":
             return "".join(self.text(part) for part in found[1:])
@@ -327,8 +327,8 @@ class ConditionEvaluator:
         return None if value is UNKNOWN else bool(value)
 
     def _junction(self, found: Sequence[Any], *, final: bool) -> bool | None:
-        """Return the truth value of an `and` or `or`; None if unknown. An operand whose truth value
-        is `final` decides the result."""
+        """Return the truth value of `found`, an `and` or `or`; None if unknown. An operand whose
+        truth value is `final` decides it."""
         unknown = False
         for part in found[1:]:
             truth = self._truth(part)
@@ -355,13 +355,13 @@ class ConditionEvaluator:
             return UNKNOWN
 
     def _either(self, found: Sequence[Any]) -> Any:
-        """Return the value on which both branches agree, or UNKNOWN if they differ."""
+        """Return the value that both branches of `found` have; UNKNOWN if they differ."""
         then, other = self.value(found[2]), self.value(found[3])
         same = type(then) is type(other) and then == other
         return then if same else UNKNOWN
 
     def _junction_value(self, found: Sequence[Any], *, final: bool) -> Any:
-        """Return the operand that Python's `and` or `or` returns, or UNKNOWN."""
+        """Return the operand of `found` that `and` or `or` returns, or UNKNOWN."""
         value: Any = UNKNOWN
         for part in found[1:]:
             value = self.value(part)
@@ -418,7 +418,7 @@ class _Data(Struct, frozen=True):
         return found.held if is_of_its_line(found) else None
 
     def rows_of(self, release: str, written: set[str]) -> list[Any]:
-        """Return the rows of a release that can match the set arguments, in order of file and
+        """Return a release's rows that can match the names in `written`, in order of file and
         line."""
         place = self.places[release]
         index = self.index[place][release]

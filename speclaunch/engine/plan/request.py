@@ -80,8 +80,8 @@ class Volume(Struct, frozen=True):
 class Scrape(Struct, frozen=True):
     """A scrape of a server's metrics, configured by annotations or by a Prometheus Operator object.
 
-    `name` identifies its source. If `path` is None, the path is `/metrics`. If `port` is None, the
-    file does not state it as a number.
+    `name` names its annotation or object. If `path` is None, the path is `/metrics`. If `port` is
+    None, the file does not state it as a number.
     """
 
     name: str
@@ -217,10 +217,10 @@ class RequestOrigin(StrEnum):
 class RequestedValue(Struct, frozen=True):
     """A requested server argument or environment variable.
 
-    - `name` is the engine's current name (`canonical`), `written` the user's.
+    - `name` is the engine's current name (`canonical`); `written` is the user's name for it.
     - `value` is what the engine stores. If `known` is False, it is the text of a shell variable
       that cannot be evaluated.
-    - `literal` is the part that the file contains, if the rest comes from the environment; else
+    - `literal` is the part of `value` in the file, if the rest comes from the environment; else
       None.
     """
 

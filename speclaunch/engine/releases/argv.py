@@ -164,7 +164,7 @@ def value_advice(message: str, argument: Argument, catalogue: Catalogue) -> str 
 
 
 def _refused(name: str) -> str | None:
-    """Return the remedy for a flag that the parser only rejects; None without one."""
+    """Return the remedy for a flag that the parser only rejects; None if unknown."""
     became = next((entry for entry in CONVERSIONS if entry.old == name), None)
     if became is not None:
         return f"write --{became.new.replace('_', '-')} {became.value}"

@@ -166,7 +166,7 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def _longer(self) -> dict[str, tuple[str, ...]]:
-        """Cached flags by common prefix."""
+        """Cached full flags, by prefix."""
         return {}
 
     @property

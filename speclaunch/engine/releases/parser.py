@@ -36,11 +36,11 @@ class Parser(argparse.ArgumentParser):
     """A parser that raises :class:`ArgumentsRefusedError` where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise the message instead of exiting."""
+        """Raise ArgumentsRefusedError(message)."""
         raise ArgumentsRefusedError(message)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Raise the message or status instead of exiting, as after `--help`."""
+        """Raise ArgumentsRefusedError with the message or status (after `--help`)."""
         raise ArgumentsRefusedError(message or str(status))
 
     def run(self, args: Sequence[str], namespace: argparse.Namespace | None = None) -> Any:
@@ -98,7 +98,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _RefusingAction(argparse.Action):
-    """A flag that the parser only rejects. `metavar` is the advice."""
+    """A flag that the parser only rejects. `metavar` holds the remedy."""
 
     def __call__(self, *_: object) -> NoReturn:
         raise argparse.ArgumentError(self, f"this version refuses it; {self.metavar}")
@@ -124,7 +124,7 @@ class _ConstantAction(argparse.Action):
 
 
 class _LoraAction(argparse.Action):
-    """The engine's LoRAPathAction. `metavar` is the engine version."""
+    """The engine's LoRAPathAction. `metavar` holds the engine version."""
 
     def __call__(
         self,

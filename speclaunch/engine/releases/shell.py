@@ -59,7 +59,7 @@ def exports(env: Mapping[str, str | None]) -> str:
 
 
 def shell_value(name: str, value: str) -> str:
-    """Return a variable's value, quoted. A secret is read from the shell's own environment."""
+    """Return a variable's value, quoted. A secret becomes a reference to the variable."""
     return _word(value, name, secret=is_secret_variable(name) or is_written_secret(value))
 
 

@@ -86,7 +86,7 @@ class CheckpointSources(Struct, frozen=True):
 
 
 def sources_of(name: str, sources: Sources) -> CheckpointSources:
-    """Return the facts from every source. `lint` and `plan` use those in `used`."""
+    """Return the facts from every source. `lint` and `plan` use the result's `used`."""
     used = find_checkpoint(name, sources, tokenizer=True)
     origin = used.origin if isinstance(used, Checkpoint) else None
     others = tuple(
@@ -98,7 +98,7 @@ def sources_of(name: str, sources: Sources) -> CheckpointSources:
 
 
 def fact_value(found: Checkpoint, fact: str) -> Any:
-    """Return a fact; None if the source does not have it."""
+    """Return the value of `fact`; None if `found` lacks it."""
     value = found.field_or_none(fact)
     return None if value in ((), {}) else value
 
@@ -179,7 +179,7 @@ def checkpoints_to_pull(
 
 
 def pulled(checkpoint: CheckpointToPull, today: date) -> CheckpointFile:
-    """Return a checkpoint's pulled facts. Raises HubRefusedError and UnreadableFileError."""
+    """Pull and return a checkpoint's facts. Raises HubRefusedError and UnreadableFileError."""
     if checkpoint.directory is None:
         return fetch_facts(checkpoint.name, revision=checkpoint.revision, today=today)
     return recorded(checkpoint.directory, checkpoint.name, source=DIRECTORY, read=today.isoformat())

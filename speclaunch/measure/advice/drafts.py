@@ -123,7 +123,7 @@ _DRAFTED = {
     "STANDALONE": (SpeculationMethod.STANDALONE, "STANDALONE", "standalone_chain"),
     "Gemma 4 assistant": (SpeculationMethod.ASSISTANT, "EAGLE", "eagle_chain"),
 }
-"""Method, SGLang algorithm and `conf/speculation/` option, by the index's algorithm name."""
+"""Method, SGLang algorithm and `conf/speculation/` option, by the draft index's algorithm name."""
 _CONVERT = ("speculators",)
 """Formats of draft weights that no release loads."""
 

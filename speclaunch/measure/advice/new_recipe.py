@@ -493,8 +493,8 @@ def _larger(request: RecipeRequest, tried: _Tried) -> str:
 
 
 def _fitting_hardware(request: RecipeRequest) -> str | None:
-    """Return a phrase about the smallest sufficient hardware, preferably with the same GPUs, or
-    None."""
+    """Return the smallest sufficient hardware as text, preferably with the same GPUs; None if none
+    suffices."""
     here = request.lookup.hardware
     if here is None:
         return None

@@ -163,7 +163,7 @@ def _followed(finding: Finding, now: Mapping[str, Any], version: str) -> Fix | N
     """Return the applicable fix that keeps algorithm, draft and target; None if there is none.
 
     A draft with a shorter context than its target uses the target's context, as in shipped recipes.
-    The engine allows it, and SPL403 warns about it.
+    An environment variable allows it, and SPL403 warns.
     """
     fix = finding.fix
     if finding.code == _SHORT_DRAFT and within(version, _LENGTHENS):
@@ -252,7 +252,7 @@ TIGHT = "SPL712"
 _OF_MEMORY = ("SPL711", TIGHT)
 """Rules about the memory verdict, ignored here because that verdict selects the settings."""
 _ENOUGH = 0.9
-"""Share of the likely fraction's KV tokens that a better supported fraction must reach."""
+"""Minimum ratio of a better supported fraction's KV tokens to those of the likely fraction."""
 
 
 class Demand(Struct, frozen=True):

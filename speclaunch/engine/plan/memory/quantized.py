@@ -39,7 +39,7 @@ class ExcludedModules(Struct, frozen=True):
 
     @classmethod
     def of(cls, names: Iterable[str]) -> ExcludedModules:
-        """Return the exclusions for a list of names and patterns. Raises UnknownValueError."""
+        """Return the exclusions of module names and patterns. Raises UnknownValueError."""
         plain, patterns = set(), []
         for name in names:
             if name.startswith("re:"):
@@ -225,7 +225,7 @@ def quantised(checkpoint: Checkpoint) -> Quantised:
 
 
 def online(method: object) -> Quantised:
-    """Return the quantization that `--quantization` applies to unquantized weights. Raises
+    """Return the quantization that `--quantization METHOD` applies to unquantized weights. Raises
     UnknownValueError."""
     schemes = {"fp8": FP8_ROWS, "mxfp8": MXFP8}
     found = schemes.get(str(method))

@@ -58,11 +58,11 @@ def ratio_to_files(
     checkpoint: Checkpoint, counted: Mapping[WeightRole, int], head: int, *, is_draft: bool
 ) -> float | None:
     """Return the ratio of the files' size to the size that the config implies. Returns 1 if the
-    files' size is unknown, and None if the sizes do not match.
+    files' size is unknown, and None if the sizes differ by more than `_FAR`.
 
     The config does not show whether the files contain a tied head (`head`: its bytes, 0 if already
-    counted), a draft's embedding and head, or MTP layers and their copies. The closest combination
-    counts.
+    counted), a draft's embedding and head, or MTP layers and their copies. The combination
+    closest to the files' size counts.
     """
     total = checkpoint.weight_bytes
     if total is None:
@@ -131,7 +131,7 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @cached_property
     def sums(self) -> dict[tuple[object, ...], tuple[float, float, Loaded]]:
-        """Cached `_loaded_bytes`, each with its `Loaded`, by placement."""
+        """Cached `_loaded_bytes` results and their `Loaded`, by placement."""
         return {}
 
 
@@ -266,7 +266,7 @@ _CLOSE = 0.001
 
 
 def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
-    """Return the size of loaded weights on the fullest rank. Raises UnknownValueError.
+    """Return the weight size of target or `draft` on the fullest rank. Raises UnknownValueError.
 
     A draft that shares embedding and head with the target (EAGLE, MTP, DFLASH) is counted without
     them. The result's `why` states the size of the draft's copies of both, which are freed later.
@@ -356,7 +356,7 @@ def _loaded_bytes(
     roles: frozenset[WeightRole],
     loaded: Loaded,
 ) -> tuple[float, float]:
-    """Return the bytes on the fullest rank, and the total without replicas. Raises
+    """Return the bytes of `roles` on the fullest rank, and in total without replicas. Raises
     UnknownValueError.
 
     Cached across all deployments that divide a model the same way.
@@ -403,7 +403,7 @@ def _files_ratio(
 def _evenly(
     checkpoint: Checkpoint, ranks: Ranks, roles: frozenset[WeightRole], why: str
 ) -> MemorySize:
-    """Return an even share of the files' size. Raises UnknownValueError (`why`) if the size is
+    """Return one rank's share of the files' size. Raises UnknownValueError(`why`) if the size is
     unknown or includes layers that are not loaded."""
     total = checkpoint.weight_bytes
     name = checkpoint.architecture or ""
@@ -421,7 +421,7 @@ def _files(checkpoint: Checkpoint) -> str:
 
 
 def _peak(plan: Plan, draft: Draft, roles: frozenset[WeightRole]) -> str:
-    """Return a note that the draft uses the target's embedding and head."""
+    """Return a note on a draft's shared embedding and head; empty if unknown."""
     if plan.algorithm in BLOCK_FAMILY:
         return "; embedding and head are the target's"
     try:

@@ -69,7 +69,7 @@ def _describe_sizes(sizes: list[int], how: str) -> str:
 
 
 def _listed(working: Working, most: int) -> list[int]:
-    """Return the sizes of `_generate_decode_cuda_graph_batch_sizes` (0.5.3 and later).
+    """Return `_generate_decode_cuda_graph_batch_sizes` up to size `most` (0.5.3 and later).
 
     With speculation, small sizes are closer together, which reduces padding.
     """

@@ -342,8 +342,8 @@ def _chunk(working: Working) -> None:
 
 
 def _by_class(memory: int, steps: list[tuple[int, int]], otherwise: int) -> tuple[int, str]:
-    """Return a GPU's size in `steps` (else `otherwise`) and its class: `GPUs of 60 to 90 GiB (this
-    has 81559 MiB)`."""
+    """Return the size for `memory` in `steps`, else `otherwise`, and its class: `GPUs of 60 to
+    90 GiB (this has 81559 MiB)`."""
     least = 0
     for below, size in steps:
         if memory < below * _GIB:

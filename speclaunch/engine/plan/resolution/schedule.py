@@ -70,8 +70,8 @@ def _reset(working: Working) -> None:
 
 
 def _rewrite(working: Working) -> None:
-    """Replace the DP attention switch, and reset `enable_dp_lm_head` for a single rank (0.5.22 and
-    later)."""
+    """Move DP attention to `attn_dp_size`, and reset `enable_dp_lm_head` for a single rank (0.5.22
+    and later)."""
     _renamed(working)
     with working.deciding(HEAD):
         ranks = working.number(REPLICAS, 1) * working.number(ATTENTION_RANKS, 1)

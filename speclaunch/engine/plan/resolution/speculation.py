@@ -319,7 +319,7 @@ def _tokens_of_steps(working: Working) -> None:
 
 
 def _own_slots(working: Working) -> None:
-    """Set IQuest Q1's parameters, with the config's steps (`_handle_iquest_q1_mtp_draft`)."""
+    """Set IQuest Q1's parameters, with steps from the config (`_handle_iquest_q1_mtp_draft`)."""
     steps = working.value(STEPS)
     if steps is None:
         steps = speculation.draft_of(working, as_configured=True).config.get("num_draft_slots")
@@ -367,7 +367,7 @@ def _ngram(working: Working) -> None:
 
 
 def _set_single(working: Working, name: str, algorithm: str, source: str) -> None:
-    """Set a parameter to 1 for algorithms that draft one block at a time."""
+    """Set argument `name` to 1, because `algorithm` drafts a block at a time."""
     why = f"{algorithm} drafts one block at a time"
     if working.user_value(name) in (None, 1):
         working.set(name, 1, why, source)

@@ -125,7 +125,7 @@ class Working:
         return default if value is None else int(value)
 
     def set(self, name: str, value: Any, why: str, source: str) -> None:
-        """Record an expected value that the engine sets.
+        """Record a value that the engine sets, with the reason.
 
         `why` is one plain sentence with the deciding numbers. `source` is the file and line of a
         release that sets the value.
@@ -138,7 +138,7 @@ class Working:
     def change(
         self, kind: ChangeKind, name: str, value: Any, why: str, source: str, *, logged: bool = True
     ) -> None:
-        """Record an unexpected value that the engine sets. Reports show it to the user."""
+        """Record a value that the engine sets unexpectedly. Reports show it to the user."""
         try:
             before = self.plan.value(name)
         except UnknownValueError:
@@ -151,7 +151,7 @@ class Working:
         return _Deciding(self, names)
 
     def backend(self, name: str) -> str | None:
-        """Return an attention backend; None if not set, or for a CPU's default.
+        """Return the attention backend that `name` sets; None if not set, or a CPU's default.
 
         That default is intel_amx or torch_native, and affects no other setting.
         """

@@ -117,13 +117,13 @@ AMD_DROPS_CACHE = ">=0.5.11"
 """Releases that drop the state cache on AMD GPUs if speculation is used with a strategy without a
 buffer. On other GPUs they refuse to start (0.5.11 server_args.py:2451)."""
 NEEDS_A_STATE = ">=0.5.13"
-"""Releases that report a separate error if no state fits in memory (0.5.23
+"""Releases that report a separate error if no recurrent state fits in memory (0.5.23
 mem_cache/kv_cache_configurator.py:3394)."""
 _BUFFERED_BY = (None, "triton")
 
 
 def has_states(target: Checkpoint) -> bool:
-    """True if a hybrid target has layers with states. A Granite model may have none."""
+    """True if a hybrid target has recurrent-state layers. A Granite model may have none."""
     granite = (target.architecture or "").startswith("GraniteMoeHybrid")
     return not granite or "mamba" in (target.config.get("layer_types") or ())
 

@@ -42,7 +42,7 @@ def is_on(settings: Settings) -> bool:
     """True if attention is data-parallel in the steps that precede the reset for a single rank
     (memory, prefill graphs).
 
-    Up to 0.5.21 this depends on the switch alone. Raises UnknownValueError.
+    Up to 0.5.21 this depends on `enable_dp_attention` alone. Raises UnknownValueError.
     """
     if settings.in_versions(OWN_ARGUMENT):
         return attention_ranks(settings) > 1

@@ -92,7 +92,7 @@ def draft_sets_parameters(settings: Settings) -> bool:
 
 
 def is_windowed_or_causal(draft: Checkpoint) -> bool:
-    """True if the config of a DFLASH draft is causal or gives all layers a sliding window."""
+    """True if a DFLASH draft's config sets `is_causal`, or a sliding window for all layers."""
     layers = draft.config.get("layer_types") or ()
     windows = set(layers) == {"sliding_attention"} and len(layers) == draft.num_hidden_layers
     return windows or draft.config.get("is_causal") is True

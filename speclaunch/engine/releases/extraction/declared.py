@@ -349,7 +349,7 @@ def _unwrap_annotated(
 
 
 def _alias(evaluator: SourceEvaluator, file: str, node: ast.expr) -> ast.expr:
-    """Return the type behind a module-level alias (``Mode = Literal["a", "b"]``)."""
+    """Return the type behind an alias (``Mode = Literal["a", "b"]``), else ``node``."""
     if isinstance(node, ast.Name) and node.id not in (*_SCALARS, "bool"):
         found = evaluator.module_expression(file, node.id)
         if found is not None:

@@ -204,7 +204,7 @@ def _default_argument(evaluator: SourceEvaluator, node: ast.Call, scope: Express
 
 
 def _parsed(kind: str, default: Any) -> tuple[Any, bool]:
-    """Return the default as a value and False, or (None, True) if it is unknown."""
+    """Return (value of ``default``, False), or (None, True) if it is unknown."""
     if not _is_plain(default):
         return None, True
     if isinstance(default, str) and kind in _SCALARS:
@@ -357,7 +357,7 @@ def _written(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _name_in(node: ast.AST, *, declares: bool) -> str | None:
-    """Return the variable that a node looks up (`envs.NAME`, or its name as a string), or None."""
+    """Return the variable that `envs.NAME` or (unless `declares`) a string names, or None."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return node.attr if node.value.id.endswith("envs") and _NAME.fullmatch(node.attr) else None
     if declares or not isinstance(node, ast.Constant) or not isinstance(node.value, str):
@@ -384,7 +384,7 @@ def _is_message(node: ast.stmt) -> bool:
 
 
 def _reads(tree: ast.Module, skipped: frozenset[ast.AST]) -> set[str]:
-    """Return every name that is loaded as an attribute or appears in a string, except in
+    """Return every name that is loaded as an attribute or is a string constant, except in
     declarations."""
     found: set[str] = set()
     todo: list[ast.AST] = [tree]
