@@ -371,7 +371,7 @@ class Base(Struct, frozen=True):
     """Second most likely token at each position."""
 
     def body(self, **sampling: Any) -> dict[str, Any]:
-        """Return a greedy request for the prompt with these parameters."""
+        """Return a greedy request of this prompt and these parameters."""
         return request(self.prompt, **sampling)
 
 
