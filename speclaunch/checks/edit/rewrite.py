@@ -63,7 +63,7 @@ def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Ed
 
 
 def _without(line: str, words: Sequence[Word]) -> str:
-    """Return a line without some tokens and the quotes around them."""
+    """Return `line` without `words` and the quotes around them."""
     for word in sorted(words, key=lambda item: -item.place.column):
         start, end = word.place.column - 1, word.place.column - 1 + word.place.length
         before = line[:start].removesuffix('"').removesuffix("'")
@@ -199,8 +199,8 @@ def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
 def removal(
     words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str, *, uses: bool
 ) -> list[Edit] | None:
-    """Return the edits that remove tokens of a command; None if that is impossible, or would leave
-    a definition without a value.
+    """Return the edits that remove the tokens `gone`; None if that is impossible, or would leave a
+    definition without a value.
 
     `all_gone`: all removed tokens of the command. With `uses`, a token from a variable is removed
     at the variable's use, if the variable provides nothing else there.
@@ -223,7 +223,7 @@ def removal(
 
 
 def _removal_at(text: str, place: Place, word: Word | None) -> Edit | None:
-    """Return the edit that removes the text at a place; None if it removes more than `word`."""
+    """Return the edit that removes the text at a place; None if it cannot be removed alone."""
     line = (lines_of(text)[place.line - 1 : place.line] or [""])[0].rstrip("\r\n")
     source = line[place.column - 1 : place.column - 1 + place.length]
     if word is not None and not _is_word(source, word):
@@ -275,7 +275,7 @@ def _split(source: str) -> list[str] | None:
 
 
 def _first_line(lines: Sequence[str], line: int) -> int:
-    """Return the line number above which a comment does not split the command."""
+    """Return the number of the first line of the command that contains `line`."""
     while 1 < line <= len(lines) and lines[line - 2].rstrip().endswith("\\"):
         line -= 1
     return line
@@ -284,7 +284,7 @@ def _first_line(lines: Sequence[str], line: int) -> int:
 def _flag_edit(
     lines: Sequence[str], place: Place, written: str, migrated: MigratedArgument
 ) -> Edit | None:
-    """Return the edit that replaces a flag, even a quoted or prefixed flag; None if not found."""
+    """Return the edit that replaces the flag `written`; None if absent or without a successor."""
     becomes = migrated.verdict
     if not 1 <= place.line <= len(lines) or becomes.flag is None:
         return None
@@ -304,7 +304,7 @@ def _shown(flag: str, invocation: Invocation) -> str:
 
 
 def conflicts(rewritings: Sequence[Rewriting]) -> Iterator[Problem]:
-    """Yield a problem for each text that several commands share but need to edit differently."""
+    """Yield a problem for each text shared by commands that need different edits of it."""
     seen: dict[tuple[int, int], Edit] = {}
     for done in rewritings:
         for edit in done.edits:

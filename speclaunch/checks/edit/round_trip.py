@@ -67,7 +67,7 @@ ANYTHING = object()
 
 
 class Difference(Struct, frozen=True):
-    """Name with an unexpected value `after`. `before`: the expected value (`MISSING`: none)."""
+    """Unexpected value `after` of a name, and the expected value `before` (`MISSING`: none)."""
 
     name: Any
     before: Any
@@ -241,7 +241,7 @@ def _program(old: Invocation, new: Invocation, image: str | None = None) -> Iter
 def _environment(
     old: Invocation, new: Invocation, new_values: Mapping[str, str | None], *, are_literal: bool
 ) -> Iterator[str]:
-    """Yield the variables that differ, and changed options of other programs.
+    """Yield messages about differing variables and options of other programs.
 
     `new_values`: expected values by name (None: unset). `are_literal`: they may not refer to
     variables.

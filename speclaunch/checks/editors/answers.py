@@ -513,7 +513,7 @@ def _ignore(
 
 
 def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comment: str) -> bool:
-    """True if two YAML texts have the same meaning, except for `comment` in a script."""
+    """True if `path` is not YAML, or the texts' YAML differs only by `comment` in a script."""
     if PurePath(path).suffix.lower() not in YAML_SUFFIXES:
         return True
     try:

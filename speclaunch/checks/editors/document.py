@@ -498,7 +498,7 @@ def _choosers(path: str, settings: EditorSettings) -> tuple[str, ...]:
 
 
 def _refused(path: str, text: str, error: SpeclaunchError) -> CheckedDocument:
-    """Return a document that was not checked because of `error`, which becomes its findings."""
+    """Return a document, unchecked because of `error`, with the error's problems as findings."""
     newest = held_versions()[-1]
     findings = (UNREADABLE.finding(problem, path, newest) for problem in error.problems)
     found = tuple(ReportedFinding(finding, (newest,), (path,)) for finding in findings)

@@ -334,7 +334,7 @@ _PIP_S = 1800.0
 
 
 def fetch(name: str, source: str | None, place: Path, tell: Tell) -> Path:
-    """Return a judge's wheel, downloaded if needed, or `sglang` folder. Raises InputError,
+    """Return the wheel (downloaded if `source` is None) or the `sglang` folder. Raises InputError,
     LaunchError."""
     if source is None:
         tell(f"fetch SGLang {name}")

@@ -71,5 +71,5 @@ def identity(asker: EngineQuerier | None) -> tuple[str, ...]:
 
 
 def interpreter(python: str | None) -> Path | None:
-    """Return `python` as a path; None if it is a name or not set."""
+    """Return `python` as a path; None if it is a bare name or not set."""
     return Path(python) if python is not None and "/" in python else None

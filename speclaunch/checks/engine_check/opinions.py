@@ -183,8 +183,8 @@ def _single_line(text: str) -> str:
 
 
 def is_named_in(name: str, words: str) -> bool:
-    """True if the engine's text names the argument; one-word names may be prose and are
-    excluded."""
+    """True if the engine's text names the argument. One-word names never match: they may be
+    prose."""
     if "_" not in name:
         return False
     text = words.lower().replace("--", " ").replace("-", "_")
@@ -192,7 +192,7 @@ def is_named_in(name: str, words: str) -> bool:
 
 
 def _named(units: Sequence[Unit], refused: Sequence[Unit], words: str) -> tuple[Unit, ...]:
-    """Return the units other than `refused` that the message names."""
+    """Return the units outside `refused` that the message `words` names."""
     return tuple(
         unit
         for unit in units
@@ -317,10 +317,10 @@ class EngineQuerier(Struct):
     _found: dict[tuple[str, Path | None], EngineJudge | None] = {}
 
     def judge(self, version: str, python: Path | None = None) -> EngineJudge | None:
-        """Return the judge of exactly this version (None without one), preferably that of the
-        interpreter's own engine.
+        """Return the judge of exactly this version, preferably for the SGLang of `python`; None if
+        there is none.
 
-        Raises NoJudgeError if the mode requires a judge.
+        Raises NoJudgeError instead if the mode is `always`.
         """
         if self.mode is EngineCheckMode.NEVER:
             return None

@@ -363,7 +363,7 @@ class Configuration:
 
 
 def _baseline(setting: PlacedText | None) -> Path | None:
-    """Return the path of a project file's baseline; None if not set. Raises InputError if it is
+    """Return the baseline path set by a project file; None if not set. Raises InputError if it is
     outside the project."""
     if setting is None:
         return None

@@ -48,7 +48,7 @@ def engine_findings(
 
 
 def exactness_note(release: str) -> str:
-    """Return the note for an exact answer from an engine check of `release`."""
+    """Return the note that an engine check of `release` made a result exact."""
     return f"exact: engine check of SGLang {release}"
 
 
@@ -160,9 +160,9 @@ def with_other_releases(
     lookup: Lookup,
     rules: Iterable[Rule],
 ) -> tuple[Finding, ...]:
-    """Return a deployment's findings at the newest release. Errors that a release in `others`
-    (older, ascending) does not have become warnings. `request` returns the deployment's request for
-    a release."""
+    """Return a deployment's findings at the newest release. An error becomes a warning if a release
+    in `others` (older, ascending) lacks it. `request` returns the deployment's request for a
+    release."""
     errors = _keys(findings)
     if not errors or not others:
         return tuple(findings)

@@ -278,7 +278,7 @@ def _decoded(file: FoundFile, value: Any) -> FileResult:
 
 
 def _may_be_group(file: FoundFile) -> bool:
-    """True if a file may belong to a group, and is named or may have ignore comments."""
+    """True if a file may belong to a group, and is user-named or may have ignore comments."""
     data = (read_or_none(file.path) or b"") if file.path.endswith(".yaml") else b""
     return b"@package" in data and (file.is_named or b"speclaunch:" in data)
 

@@ -124,7 +124,7 @@ def _entry(recipe: str, chosen: str) -> Place:
 
 
 def _names(keys: tuple[str | int, ...], source: SourceFile, group: str, option: str) -> bool:
-    """True if an item of `defaults` names an option, or a file outside of the groups."""
+    """True if a `defaults` item selects from `group` or, if that is empty, names `option`."""
     if not keys or not isinstance(keys[0], int):
         return False
     if group:

@@ -385,5 +385,5 @@ def _newest(fitting: tuple[str, ...]) -> EngineChoice:
 
 
 def _resolved(found: ResolvedVersion) -> EngineChoice:
-    """Return the choice of a version. A post-release that replaces its release needs no note."""
+    """Return `found` as an engine choice. A post-release that replaces its release has no note."""
     return EngineChoice(found.held, note=None if is_of_its_line(found) else found.note)

@@ -169,7 +169,7 @@ def _instead(problem: Problem, plan: Plan) -> Fix | None:
 
 
 def same_argument(name: str, catalogue: Catalogue) -> str | None:
-    """Return a version's flag for a renamed argument; None if `name` exists, or no flag does."""
+    """Return the flag that a version has instead of `name`; None if it has `name` or neither."""
     if catalogue.by_name(name) is not None:
         return None
     found = (catalogue.by_name(other) for other in other_names(name))

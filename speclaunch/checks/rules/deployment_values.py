@@ -103,13 +103,13 @@ def hosts(plan: Plan) -> int:
 
 
 def is_worker(plan: Plan) -> bool:
-    """True if the command runs a rank after the first, which serves no requests."""
+    """True if the command runs only ranks after the first, which serve no requests."""
     rank = value_or(plan, "node_rank")  # None if the platform sets it
     return context_of(plan).part == "worker" or (isinstance(rank, int) and rank > 0)
 
 
 def is_also_worker(plan: Plan) -> bool:
-    """True if a rank after the first runs this command."""
+    """True if any rank after the first runs this command."""
     try:
         return is_worker(plan) or (context_of(plan).part is None and hosts(plan) > 1)
     except UnknownValueError:
@@ -143,7 +143,7 @@ def probe_name(probe: Probe) -> str:
 
 
 def place_of_path(probe: Probe) -> Place:
-    """Return the place of a probe's path, else the probe's."""
+    """Return the place of a probe's path; if unset, the probe's."""
     return probe.place if probe.path is None else probe.path.place
 
 

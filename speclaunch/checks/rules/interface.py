@@ -52,14 +52,14 @@ class Page(Struct, frozen=True):
 
 @cache
 def page(code: str) -> Page:
-    """Return the page of a rule or notice. Raises FileNotFoundError."""
+    """Return the page of a rule or advisory. Raises FileNotFoundError."""
     if code.startswith(ADVISORY):
         return parsed(import_module(_ADVISORIES).page_of(code))
     return parsed((rule_pages_dir() / f"{code}.md").read_text(encoding="utf-8"))
 
 
 def page_url(code: str) -> str | None:
-    """Return the URL of a rule's or notice's page; None if the documentation is not published."""
+    """Return the URL of a rule's or advisory's page; None if the docs are not published."""
     base = docs_url()
     folder = "advisories" if code.startswith(ADVISORY) else "rules"
     return None if base is None else f"{base}{folder}/{code}/"
@@ -218,7 +218,7 @@ class Verdict(Struct, frozen=True):
     fix: Fix | None = None
     severity: Severity | None = None
     place: Place | None = None
-    """Place, if the verdict is not about an argument but, for example, a token that is refused."""
+    """Place, if the verdict is about something other than an argument, such as a refused token."""
     others: tuple[Place, ...] = ()
     """Places in addition to those of `at`: in a different role, the pod or a Service."""
 
@@ -289,7 +289,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def family(self) -> str:
-        """Family of the rule's code, among the families of its module."""
+        """Name of the rule's family, by its code and module."""
         return ELSEWHERE.get(self.code) or next(
             name
             for name, family in FAMILIES.items()

@@ -109,7 +109,7 @@ def moe_runner(plan: Plan) -> Iterator[Verdict]:
 
 
 def _groups(plan: Plan) -> int | None:
-    """Return `ep_size` (None: not set); 1 with an all-to-all backend, which skips these checks."""
+    """Return `ep_size` (None: unset), or 1 with an all-to-all backend, so that no check applies."""
     return number(plan, "ep_size") if plan.value("moe_a2a_backend") == "none" else 1
 
 

@@ -218,7 +218,7 @@ def ended(status: int, setting: dict[str, Any]) -> str:
 
 
 def collect(read: int, seconds: float) -> tuple[str, str]:
-    """Return a line from a pipe, and the reason if the line is empty (`""` for a closed pipe)."""
+    """Return a line from a pipe; if it is empty, also the reason (`""`: the pipe was closed)."""
     deadline, chunks, size = time.monotonic() + seconds, [], 0
     while True:
         left = deadline - time.monotonic()
