@@ -282,7 +282,7 @@ __all__ = ["Facts", "UnknownFact", "checkpoint_fact"]
 
 
 def checkpoint_fact(name: str) -> str:
-    """Return the name that an UnknownFact uses for a checkpoint's facts."""
+    """Return an UnknownFact's name for the facts of checkpoint `name`."""
     return f"the checkpoint {name[:200]}"
 
 

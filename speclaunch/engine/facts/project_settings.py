@@ -365,7 +365,7 @@ class _Checked:
         return None
 
     def assume(self, at: _At) -> dict[str, str]:
-        """Read a table of assumed checkpoints by name."""
+        """Read a table: each name's assumed checkpoint."""
         table = self._value(at)
         if not isinstance(table, Mapping):
             help_ = 'write "org/name" = "org/sibling"'

@@ -92,7 +92,7 @@ def integers(file: Path, header: TensorHeader) -> tuple[int, ...] | None:
 
 
 def row(file: Path, header: TensorHeader, number: int) -> Content | None:
-    """Return the content of one matrix row; None if it is missing or unreadable."""
+    """Return the content of matrix row `number`; None if it is missing or unreadable."""
     if len(header.shape) != 2 or not 0 <= number < header.shape[0]:
         return None
     bits = header.shape[1] * BITS[header.dtype]
@@ -146,7 +146,7 @@ def _of_bytes(full: bytes, width: int = 1) -> Callable[[bytes], bool]:
 
 
 _FIVE_BITS = bytes([*range(0x7C, 0x80), *range(0xFC, 0x100)])
-"""Last bytes in which the 5 bits after the sign are all ones."""
+"""Values of a last byte whose 5 bits after the sign bit are ones."""
 _NOT_FINITE: Mapping[str, Callable[[bytes], bool]] = {
     "F64": _exponents_full(8, 0xF0),
     "F32": _exponents_full(4, 0x80),
@@ -195,7 +195,7 @@ class TensorFacts(Protocol):
         """Return a digest of type, shape and sampled bytes; None if not read."""
 
     def row(self, name: str, number: int) -> Content | None:
-        """Return the content of one matrix row; None if unknown."""
+        """Return the content of matrix row `number`; None if unknown."""
 
 
 class TensorsOnDisk:
@@ -240,7 +240,7 @@ class TensorsOnDisk:
         return fingerprint(self._files[name], header, _MOST_PER_TENSOR)
 
     def row(self, name: str, number: int) -> Content | None:
-        """Return the content of one matrix row; None if unknown."""
+        """Return the content of matrix row `number`; None if unknown."""
         header = self.headers.tensors.get(name)
         return None if header is None else row(self._files[name], header, number)
 

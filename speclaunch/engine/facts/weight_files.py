@@ -111,7 +111,7 @@ def revision_of_files(directory: Path) -> str | None:
 
 
 def _files(directory: Path, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Path]]:
-    """Yield the regular files below a directory, following links, except hidden and `.md` files."""
+    """Yield the regular files below a directory, except hidden and `.md` files. Follows links."""
     for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
         name, path = f"{prefix}{entry.name}", Path(entry.path)
         if entry.name.startswith("."):
@@ -312,8 +312,7 @@ def _tensor(tensor: str, entry: object, data_at: int, name: str) -> TensorHeader
 
 
 def _counts(value: Any, most: int) -> tuple[int, ...] | None:
-    """Return a list of counts as a tuple. None unless it has at most `most` counts of plausible
-    size."""
+    """Return `value` as a tuple if it is a list of at most `most` plausible counts, else None."""
     if not isinstance(value, list) or len(value) > most:
         return None
     right = all(type(number) is int and 0 <= number < MOST_BYTES for number in value)
@@ -422,7 +421,7 @@ def weight_files(directory: Path) -> list[Path]:
 
 
 def loaded_files(directory: Path) -> list[Path]:
-    """Return the files that the engine loads: those in the index, if there is one.
+    """Return the files that the engine loads: those in the index, else all safetensors files.
 
     See `filter_duplicate_safetensors_files` in srt/model_loader/weight_utils.py.
     """

@@ -79,7 +79,7 @@ class Architectures(Struct, frozen=True):
     """Use of latent attention (MLA) by architecture: `always`, `ranked` (only if the config has
     `kv_lora_rank`) or `switched` (unless it sets `use_mla: false`)."""
     attention_overrides: Mapping[str, tuple[str, ...]]
-    """Attention backends that the engine's model-specific backend and page rules name, by
+    """Attention backends in the engine's model-specific rules for backends and page sizes, by
     architecture."""
     _automatic: Mapping[str, Parameters]
 
@@ -158,8 +158,8 @@ CLASS_ENDINGS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 
 def in_transformers(architecture: str) -> bool | None:
-    """True if a Transformers release that SGLang pins has the class; None without a suffix of
-    `CLASS_ENDINGS`."""
+    """True if a Transformers release that SGLang pins has the class; None if its name has no suffix
+    of `CLASS_ENDINGS`."""
     if not architecture.endswith(CLASS_ENDINGS):
         return None
     return architecture in _classes()

@@ -66,7 +66,7 @@ def undivided_heads(plan: Plan) -> Iterator[Undivided]:
 
 
 def undivided_experts(plan: Plan) -> Iterator[Undivided]:
-    """Yield an expert count that groups cannot share evenly, or a width that their ranks cannot.
+    """Yield expert counts not divisible among groups, and widths not divisible among their ranks.
 
     See 0.4.6.post5 layers/moe/fused_moe_triton/layer.py:316, 0.5.1 :176, 0.5.23 :414. Raises
     UnknownValueError.

@@ -436,7 +436,7 @@ def best_for(load: RequestLoad, plan_with: PlanWith, budget: BudgetOf = work_out
     """Return the memory fraction, running requests and graphs for a load. Never raises for a
     missing fact.
 
-    Uses a fraction that is certain to work if the load fits with it, else a likely fraction. An
+    If the load fits with a fraction that is certain to work, uses that; else a likely fraction. An
     assumed request count never lowers the recipe's limit.
 
     Fewer concurrent requests need smaller graphs, which leaves more memory for the KV cache. If not
@@ -479,7 +479,7 @@ def _least_running(plan: Plan, load: RequestLoad) -> int:
 
 
 def _choice(found: Margins, requests: int, each: int, ranks: int) -> Choice:
-    """Return the `certain` fraction if the requests fit with it, else the best fraction."""
+    """Return the `certain` fraction if `requests` of `each` tokens fit with it, else the best."""
     certain = found.certain
     if certain is not None and _room(certain, each, ranks) >= requests:
         return certain
@@ -487,7 +487,7 @@ def _choice(found: Margins, requests: int, each: int, ranks: int) -> Choice:
 
 
 def _room(choice: Choice, each: int, ranks: int) -> int:
-    """Return the number of requests that fit at the same time, across all ranks."""
+    """Return how many requests of `each` tokens fit at the same time, across all ranks."""
     return min(choice.tokens // each, choice.running_requests) * ranks
 
 

@@ -377,7 +377,7 @@ class Predictor:
     def _beyond_the_pool(
         self, changes: Mapping[str, Any], budget: MemoryBudget, low: float
     ) -> MemoryBudget:
-        """Return the budget with graphs and activations, at a fraction that leaves a small pool.
+        """Return the budget with graphs and activations, at a fraction just above `low`.
 
         Needed because the budget of a failed start ends at the failing phase.
         """

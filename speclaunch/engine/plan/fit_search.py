@@ -34,7 +34,7 @@ from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 
 def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget | None) -> str:
-    """Describe the loss from one plan to another. `was`, `now`: the plans' budgets, if known."""
+    """Describe the loss from plan `before` to `after`. `was`, `now`: their budgets, if known."""
     lost = [
         _lost_requests(before, after),
         _lost_tokens(was, now) if now is not None else _unknown_tokens(before, after),
@@ -296,8 +296,8 @@ def levels(predictor: Predictor, base: Mapping[str, Any], limits: FitLimits) -> 
 
 
 def _captures(predictor: Predictor, changes: Mapping[str, Any]) -> bool:
-    """True if at least one decode graph remains. The engine drops sizes that ranks cannot share
-    evenly."""
+    """True if a decode graph remains after `changes`. The engine drops sizes that ranks cannot
+    share evenly."""
     try:
         return bool(captured_sizes(predictor.plan(changes)))
     except UnknownValueError:

@@ -278,7 +278,7 @@ def _is_scaled(plan: Plan, element: Element) -> bool:
 
 
 def skips_index(config: ModelConfig, layer: int) -> bool:
-    """True for a layer that reuses the previous layer's selection and has no indexer keys
+    """True for a layer that reuses the previous layer's token selection and has no indexer keys
     (`dsa_layer_skips_topk`, 0.5.18 and later)."""
     types = config.texts("indexer_types")
     if types:

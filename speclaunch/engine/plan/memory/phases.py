@@ -250,7 +250,7 @@ def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
 
 
 def _bounded(plan: Plan, terms: Terms, share: float | None = None) -> Terms:
-    """Return the terms with estimates scaled to `share`; None: the expected share.
+    """Return the terms with estimates scaled to `share` (None: the expected share).
 
     On a CPU the expected share is 0, because the engine's reserve and rules of thumb are for GPUs.
     Instead, `HOST_LOSS` and the growth of the engine's processes are counted.

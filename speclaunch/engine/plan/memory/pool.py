@@ -216,5 +216,5 @@ def _split(settings: PoolSettings, tokens: int) -> tuple[int, int]:
 
 
 def _bytes(settings: PoolSettings, tokens: int, each: int) -> int:
-    """Return the bytes of a buffer, including the extra page that absorbs padding."""
+    """Return a buffer's bytes, `each` per token, with the extra page that absorbs padding."""
     return (tokens + settings.page) * each if tokens > 0 else 0
