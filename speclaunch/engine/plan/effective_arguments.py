@@ -209,7 +209,7 @@ def _outcome(
 
 
 def _why(outcome: ArgumentOutcome, change: Change | None, reason: Reason | None) -> tuple[str, str]:
-    """Return the reason and its source: from the change if any, else from the resolved value."""
+    """Return the reason and its source: from `change`, else from `reason`, else from `outcome`."""
     if change is not None and outcome is not ArgumentOutcome.ACCEPTED:
         return change.why, change.source
     if reason is not None and reason.why:
@@ -379,8 +379,8 @@ def _multimodal(plan: Plan) -> bool:
 
 
 def _keys(*beginnings: str) -> _On:
-    """Return a condition that is true if the target's config has a key with one of these
-    prefixes."""
+    """Return a condition that is true if a key of the target's config has a prefix in
+    `beginnings`."""
     return lambda plan: (
         plan.facts.target is not None
         and any(key.startswith(beginnings) for key in plan.facts.target.config)

@@ -124,7 +124,7 @@ def _refuses_ngram(plan: Plan) -> bool:
 def _check_alternative(
     predictor: Predictor, what: str, changes: Mapping[str, Any], smallest: Mapping[str, Any]
 ) -> Alternative | None:
-    """Return the alternative and its verdict; None if it is unsupported or has no known budget."""
+    """Return the alternative with its verdict; None if it is unsupported or has no known budget."""
     try:
         bounds = predictor.bounds({**smallest, **changes})
     except (SpeclaunchError, UnknownValueError, ValueError):
@@ -368,7 +368,7 @@ REQUESTS, TOKENS_EACH = 32, 4096
 """Number of requests, and tokens per request, on a typical chat server. Assumed for unset
 values."""
 _DIGITS = 1000
-"""Fractions are multiples of 1/1000, because the engine accepts only three decimal places."""
+"""Steps per unit of `mem_fraction_static`: the engine accepts only three decimal places."""
 
 
 class RequestLoad(Struct, frozen=True):

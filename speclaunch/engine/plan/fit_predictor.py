@@ -201,7 +201,7 @@ class Choice(Struct, frozen=True):
 
 
 class Margins(Struct, frozen=True):
-    """The largest fractions at which the deployment runs. A fraction is None if none exists.
+    """The largest working values of `mem_fraction_static`; `certain` and `likely` may be None.
 
     - `certain`: the engine's own reserve (a rule of thumb) remains free, with a margin (`SAFE`).
     - `likely`: the expected share of that reserve remains free (`EXPECTED`).
@@ -282,7 +282,7 @@ _LEAST_ESTIMATE = 0.02
 
 
 class Bounds(Struct, frozen=True):
-    """The range of fractions at which a configuration works; empty if `low` is above `high`."""
+    """The `mem_fraction_static` range in which a configuration works; empty if `low` > `high`."""
 
     low: float
     high: float

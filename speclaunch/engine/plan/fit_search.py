@@ -182,7 +182,7 @@ class Prices(Struct, frozen=True):
         return cls(running, largest_graph(plan), steps, tokens, chunk, ranks)
 
     def settings(self, changes: Mapping[str, Any]) -> float:
-        """Return the price of all changes except the fraction."""
+        """Return the price of changes, except `mem_fraction_static`."""
         running = changes.get(RUNNING, self.running)
         chunk = changes.get(CHUNK)
         return (
@@ -246,7 +246,7 @@ class FitCandidate(Struct, frozen=True):
     """Settings that are predicted to work."""
 
     changes: Mapping[str, Any]
-    """All changes to the recipe, including the fraction."""
+    """All changes to the recipe, with `mem_fraction_static`."""
     budget: MemoryBudget
     bounds: Bounds
 
@@ -260,7 +260,7 @@ class Levels(Struct, frozen=True):
     """The lower values that a search may try for each setting."""
 
     base: Mapping[str, Any]
-    """Changes that the search starts from, without the fraction."""
+    """Initial changes of the search, without `mem_fraction_static`."""
     running: tuple[Step, ...]
     others: tuple[tuple[Step, ...], ...]
 

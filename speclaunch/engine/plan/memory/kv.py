@@ -303,8 +303,8 @@ _OWN_CELL = ">=0.5.18"
 class CountedLayers(Struct, frozen=True):
     """The target's layers in the engine's memory budget.
 
-    `own`: bytes per token. `layers`: number of layers that hold every token. `windows`: number of
-    layers that hold a `share` of the tokens.
+    `own`: bytes per token in all layers. `layers`: number of layers that hold every token.
+    `windows`: number of layers that hold a `share` of the tokens.
     """
 
     own: float

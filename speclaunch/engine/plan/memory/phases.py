@@ -394,7 +394,7 @@ def _refusal(
     rest: float,
     found: Pool,
 ) -> PredictedFailure | None:
-    """Return the first failure that the engine reports for the pool; None if there is none."""
+    """Return the first failure that the engine reports for pool `found`; None if there is none."""
     text = None
     settings, states = terms.pool, found.states
     new = plan.in_versions(NEEDS_A_STATE)
