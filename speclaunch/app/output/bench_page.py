@@ -28,7 +28,7 @@ MOST_LABELS = 8
 """Maximum number of points for which a plot shows labels; the table has all numbers."""
 _TOTAL = 100.0
 _INTEGER = 99.95
-"""Smallest number that is rounded to an integer."""
+"""Smallest number that is shown without decimals."""
 _LEAST = 0.9995
 """Smallest number that rounds to 1 at three significant digits."""
 _SHORTEST = 1e-12

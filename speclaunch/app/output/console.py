@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 _NOT_PRINTED = dict.fromkeys((7, 8, 11, 12, 13))
-"""Characters that are removed, as by rich: bell, backspace, vertical tab, form feed and carriage
-return."""
+"""Characters to remove from output, as rich does: bell, backspace, vertical tab, form feed and
+carriage return."""
 
 
 class Styled:

@@ -1,4 +1,4 @@
-"""Command of a launch, and the recovery steps if memory runs out."""
+"""Dry-run output: the command, and recovery steps if memory runs out."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _MANY_FILES = 8
 
 
 Wording = Callable[[str, Sequence[str]], str]
-"""Function that formats a cause of skipped rules, and their codes."""
+"""Function that returns a line with a cause and the skipped rule codes."""
 
 
 def _listed(reason: str, codes: Sequence[str]) -> str:
@@ -299,7 +299,7 @@ def minor_bugs(findings: Iterable[Finding], more: str) -> list[str]:
 
 
 def bugs_across(before: Iterable[Finding], after: Iterable[Finding]) -> str | None:
-    """Return the known bugs that a release change fixes or introduces; None if there are none."""
+    """Return a line with the known bugs that a release change fixes or introduces, or None."""
     old, new = (
         {finding.code for finding in each if finding.is_advisory} for each in (before, after)
     )

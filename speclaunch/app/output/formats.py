@@ -36,7 +36,7 @@ def no_edits(_found: ReportedFinding) -> FileEdits | None:
 
 
 class FormatInput(Struct, frozen=True, dict=True):
-    """Input of a format. `strict`: warnings fail the command. `info`: text shows all details."""
+    """Format input. `strict`: warnings fail the command. `info`: text output has all details."""
 
     report: Report
     strict: bool = False
@@ -67,7 +67,7 @@ class FormatInput(Struct, frozen=True, dict=True):
 
     @property
     def names_engines(self) -> bool:
-        """True if findings must name their version, because the report covers several."""
+        """True if findings must name their engine version, because the report covers several."""
         return len({file.engine for file in self.report.files if not file.template}) > 1
 
     def message(self, finding: Finding) -> str:

@@ -246,7 +246,7 @@ def _location(place: Place) -> dict[str, Any]:
 
 
 def artifact(path: str) -> dict[str, Any]:
-    """Return a file's location; inside the repository, its URI is relative to the root."""
+    """Return a file's `artifactLocation`; in the repository, its URI is relative to the root."""
     shown = from_root(path)
     if shown in NO_FILES:
         return {"uri": quote(shown)}

@@ -401,7 +401,7 @@ def comparison_document(plans: Sequence[PlannedDeployment], found: Sequence[Plan
 
 
 def roles_document(found: DeploymentPlan) -> str:
-    """Return the roles of a recipe, and the findings that need several roles, as JSON."""
+    """Return the plans of a recipe's roles, and findings of rules that compare roles, as JSON."""
     document = {
         "recipe": found.name,
         "engine": found.version,

@@ -405,7 +405,7 @@ def sentences(found: Coverage) -> list[str]:
 
 
 def _picture(paper: LineWriter, found: Coverage, *, plain: bool) -> int:
-    """Print rows of marks, each labeled with its first batch size; return the sizes in a mark."""
+    """Print rows of marks after their first batch size; return the number of sizes per mark."""
     margin = len(str(found.most)) + 4
     width = max(10, (paper.picture - margin) // 10 * 10)
     each = -(-found.most // (width * _LINES))

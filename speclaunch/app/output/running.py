@@ -63,7 +63,7 @@ def failure(name: str, conclusion: Conclusion) -> LaunchError:
 
 
 def _remedy(conclusion: Conclusion) -> str | None:
-    """Return recovery's advice, else the cause's remedies, one per line; None if there are none."""
+    """Return recovery's advice or, without any, the cause's remedies, one per line; else None."""
     from speclaunch.serving import remedy_steps  # noqa: PLC0415 - few launches fail
 
     diagnosis = conclusion.diagnosis

@@ -239,7 +239,7 @@ def show(options: BenchShowOptions) -> ExitCode:
 
 
 def exit_code(found: CertificateDocument | SingleDocument, fail_under: float | None) -> ExitCode:
-    """Return FAILED if the result is invalid or the speed-up may be below `fail_under`."""
+    """Return FAILED if the result is invalid or its speed-up may miss `fail_under`, else CLEAN."""
     if not found.counts:
         return ExitCode.FAILED
     if isinstance(found, SingleDocument):
@@ -381,7 +381,7 @@ def _require_load(schedule: Schedule, generator: Generators) -> None:
 def _objections(
     schedule: Schedule, sides: Sequence[AnySide], rounds: Sequence[Round]
 ) -> tuple[Objection, ...]:
-    """Return the objections to the rounds of each context and concurrency."""
+    """Return the objections to the rounds, checked by context and concurrency."""
     expected = [side.expected for side in sides]
     found = [
         objection

@@ -102,7 +102,7 @@ def default_blocks(starts: int) -> int:
 
 
 def require_starts(option: str, starts: int, rounds: int) -> None:
-    """Raise InputError if `starts` is above 1 but inconclusive, or exceeds `rounds`."""
+    """Raise InputError if several `starts` are too few to show variation, or over `rounds`."""
     place = Place(COMMAND_LINE, text=f"{option} {starts}")
     if 1 < starts < LEAST_PAIRS:
         message = f"{starts} starts cannot show the variation between starts"

@@ -344,7 +344,7 @@ def _recipe_keys(path: str) -> Iterable[tuple[str, Key]]:
 
 
 def _catalogue(before: Sequence[str], dirs: Sequence[Path]) -> Catalogue:
-    """Return the catalogue of `--engine`, else of the recipe's version, else the newest."""
+    """Return the catalogue of `--engine` or, without it, the recipe's version, or the newest."""
     for version in (_option("--engine", before), _version_of_recipe(before, dirs)):
         if version:
             with contextlib.suppress(UnknownVersion, SpeclaunchError):
@@ -362,7 +362,7 @@ def _option(name: str, words: Sequence[str]) -> str | None:
 
 
 def _version_of_recipe(before: Sequence[str], dirs: Sequence[Path]) -> str | None:
-    """Return the newest version that the recipe allows; None if unset or unknown."""
+    """Return the newest version the recipe allows; None if it sets none or is invalid."""
     written = [word.partition("=")[2] for word in before if word.startswith("engine.version=")]
     if written:
         return written[-1].strip("'\"")

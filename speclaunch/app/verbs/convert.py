@@ -79,7 +79,7 @@ def import_(options: ImportOptions) -> ExitCode:
 
 
 def _stated(engine: str | None) -> str | None:
-    """Return the release of `--engine`, or its text if unknown; None without the option."""
+    """Return the release named by `--engine`, or its value if unknown; None without the option."""
     if engine is None:
         return None
     found = named(engine)
@@ -132,7 +132,7 @@ def read(words: Sequence[str]) -> tuple[Reading, str, str]:
 def _conclude(imported: Sequence[Imported], reading: Reading) -> ExitCode:
     """Report assumptions and problems of the recipes, and unread parts of the file.
 
-    Return exit code 1 if a recipe may differ from its command, 2 if part of the file was not read.
+    Return exit code 2 for unread parts, else 1 if a recipe may differ from its command, else 0.
     """
     for result in imported:
         if result.note:

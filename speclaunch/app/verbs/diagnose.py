@@ -267,7 +267,7 @@ def _run(name: str) -> Run:
 
 
 def _of_run(run: Run, engine: str | None) -> tuple[str, Diagnosis]:
-    """Return the log's path and the diagnosis of a launch's last engine. Raises InputError."""
+    """Return the path of a launch's log and the diagnosis of its last engine. Raises InputError."""
     if run.log is None or not run.log.exists():
         raise InputError(
             f"{run.name}: the engine's log does not exist", help="pass the path of a log file"
