@@ -98,7 +98,7 @@ def tell(done: Fixes, report: Report, printer: Printer, *, only_shown: bool = Fa
 
 
 def code_of(done: Fixes, *, only_shown: bool) -> ExitCode:
-    """Return USAGE for unwritable files, FAILED for unapplied fixes, else CLEAN."""
+    """Return USAGE for unwritable files, FAILED if requested fixes remain, else CLEAN."""
     if done.problems:
         return ExitCode.USAGE
     failed = done.would_change if only_shown else done.has_left

@@ -425,7 +425,7 @@ class Task(Struct, frozen=True):
 
     @property
     def together(self) -> bool:
-        """True if both engines run at once: only on CPUs. GPUs are sized for one engine."""
+        """True if both engines run at once, on CPUs only; GPUs are sized for a single engine."""
         return self.ours.prepared.cpu is not None and self.plain.prepared.cpu is not None
 
     @property

@@ -259,7 +259,7 @@ class NothingRunsError(SpeclaunchError):
 def running(name: str | None) -> Run:
     """Return the running launch `name`; if `name` is None, the only running launch.
 
-    Raises InputError for an unknown or missing name, NothingRunsError if no engine runs.
+    Raises InputError for an unknown name or, for None, if several run; NothingRunsError if none.
     """
     if name is not None:
         return find_run(name, alive=True)

@@ -50,7 +50,7 @@ Result = tuple[Job, Row | None]
 
 
 def show_jobs(console: Console, results: Iterable[Result]) -> None:
-    """Print the jobs that would run, and the jobs that would not."""
+    """Print the jobs that would run, and the other jobs with reasons."""
     table = plain_table(("recipe", "overrides", "state"), overflow="fold")
     for job, row in results:
         state = "to run" if row is None else row.verdict.value
@@ -195,7 +195,7 @@ def _of_jobs(options: SweepOptions) -> JobOptions:
 
 
 def _default(planned: Planned) -> Path:
-    """Return the default folder, named by digest so that the same command resumes the sweep."""
+    """Return the default folder; its name is a digest, so the same command resumes the sweep."""
     identity = json.dumps([planned.words, planned.options.identity(), str(planned.directory)])
     name = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return speclaunch_home() / "sweeps" / name

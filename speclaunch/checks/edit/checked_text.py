@@ -181,8 +181,8 @@ def _first_proven(
     ways: Iterable[Sequence[Edit]],
     unproven: Callable[[str], Iterator[str]],
 ) -> str:
-    """Return the text after the first edits that are proven. Raises NotFixableError with the
-    problem of the first (best) edits."""
+    """Return the text after the first proven edits. If there are none, raises NotFixableError with
+    the problem of the first (best) edits."""
     why: str | None = None
     seen: set[str] = set()
     for way in ways:
@@ -354,7 +354,7 @@ def renamed_commands(
 def _check(
     old: Invocation, new: Invocation, correction: NameCorrection, catalogue: Catalogue
 ) -> bool:
-    """True if the old command has the wrong name. Raises NotFixableError if more would change."""
+    """True if `old` has the wrong name. Raises NotFixableError if `new` has any other change."""
     expected = [
         word.text.replace(correction.wrong, correction.right, 1)
         if word.place.position == correction.place.position
@@ -480,8 +480,8 @@ def check_text(
     config_dirs: Sequence[Path] = (),
     versions: Sequence[str] = (),
 ) -> CheckedText:
-    """Check a text as the content of `path`, for the releases of `options`, else for those that
-    the text specifies.
+    """Check a text as the content of `path`, for the releases of `options` or, without any, for
+    those that the text specifies.
 
     `versions`: one release for each command, used instead of `options.versions`.
     """
@@ -500,7 +500,7 @@ def check_text(
 
 
 def check_source(source: LintedFile, options: Options) -> CheckedText:
-    """Check a parsed text for the releases in `options`, else those that the text specifies."""
+    """Check a parsed text for the releases in `options` or, without any, those in the text."""
     if options.versions:
         return CheckedText(source, findings_of(source, options))
     found: list[Finding] = []
@@ -524,7 +524,7 @@ def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def against(before: CheckedText | None, after: CheckedText) -> OutputCheck:
-    """Return the errors and warnings of `after`, new or inherited from its source `before`."""
+    """Return the errors and warnings of `after`; those in its source `before` are inherited."""
     known: Counter[tuple[str, Severity, int]] = Counter()
     if before is not None:
         known.update(key for finding in before.findings for key in before.keys(finding))

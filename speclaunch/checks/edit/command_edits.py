@@ -123,7 +123,7 @@ def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Ite
 def without(
     words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str
 ) -> Iterator[list[Edit]]:
-    """Yield alternative edits that remove the tokens `gone`; `all_gone`: all tokens to remove."""
+    """Yield alternative edits that remove the tokens `gone`; `all_gone`: tokens of all removals."""
     for uses in (True, False):
         edits = removal(words, gone, all_gone, text, uses=uses)
         if edits is not None:
@@ -214,8 +214,8 @@ def _first(line: str) -> int:
 
 
 def _indent(text: SourceLines, place: Place) -> str:
-    """Return the indentation for a new continuation line: an existing line's, else that of the line
-    at `place` plus two spaces."""
+    """Return the indentation of a new continuation line: as in an existing one or, without any, two
+    spaces more than the line at `place`."""
     line = text.line(place.line)
     if text.line(place.line - 1).rstrip().endswith("\\"):
         return line[: _first(line)]

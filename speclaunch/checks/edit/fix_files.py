@@ -208,7 +208,7 @@ class _Work(Struct):
         return None
 
     def _chosen(self, now: CheckedText) -> Iterator[tuple[Finding, FileEdits]]:
-        """Yield findings with proven fixes that do not overlap: the first per deployment."""
+        """Yield findings and their edits, proven and not overlapping; the first per deployment."""
         taken: set[int] = set()
         lines: set[int] = set()
         versions = tuple(dict.fromkeys(finding.engine for finding in now.findings))

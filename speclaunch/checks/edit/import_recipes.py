@@ -186,7 +186,7 @@ def _filled(
 
 
 def _plain(value: Any, variables: frozenset[str]) -> Any:
-    """Expand a string as a shell does, with stand-ins for `variables`; return other types as is."""
+    """Expand a string like a shell, with stand-ins for `variables`; other types are unchanged."""
     if not isinstance(value, str):
         return value
     parts, at = [], 0
@@ -280,7 +280,7 @@ def import_all(
 
 
 def chosen(reading: Reading, source: str, command: int | None) -> int:
-    """Return the number of the selected command, from 1. Raises InputError if it is ambiguous."""
+    """Return the selected command's number, from 1. Raises InputError if invalid or ambiguous."""
     count = len(reading.invocations)
     if command is None and count > 1:
         listing = "; ".join(

@@ -141,7 +141,7 @@ def recipe_ways(
 ) -> Iterator[list[Edit]]:
     """Yield alternative edits of a recipe's own file that reach the target. Raises NotFixableError.
 
-    `composed` and `env` are its arguments and variables, including those of its groups. A group's
+    `composed`, `env`: the recipe's arguments and variables, with those of its groups. A group's
     value is overridden in the recipe, because other recipes use the group. `role`: only this role
     is changed, by overriding the shared part.
     """

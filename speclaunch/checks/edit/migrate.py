@@ -74,7 +74,7 @@ class SourceVersion(Struct, frozen=True):
 
 
 def origin(parse: Parse, to: str, source: str | None, image: str | None) -> SourceVersion:
-    """Return the version of a command: `source`, else the image's, else one that accepts it.
+    """Return a command's version: `source` if set, the image's if any, else one that accepts it.
 
     If several accept it, `to` is preferred (nothing changes then), then the newest. If none does,
     the newest of those that reject the fewest arguments is returned. `source`, or an image with a

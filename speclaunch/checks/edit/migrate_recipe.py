@@ -41,7 +41,7 @@ from speclaunch.engine import load as load_catalogue
 
 _GONE = object()
 _Key = tuple[str | None, str]
-"""Role that sets an argument (None: the shared part), and its key."""
+"""Role that sets an argument (None: shared part), and the argument key."""
 
 
 class _Work(Struct):
@@ -180,8 +180,8 @@ def _converted(name: str, new: str, value: Any, at: tuple[Place, yaml.Node], wor
 
 
 def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
-    """Migrate `engine.version`: a pin becomes the target version. A range there, and in
-    `engine.requires`, must include this version."""
+    """Migrate `engine.version`: a pin becomes the target version. A range there or in
+    `engine.requires` must include the target version."""
     from speclaunch.deployments import Engine  # noqa: PLC0415  pydantic is slow to import
 
     if not isinstance(node, yaml.ScalarNode) or not node.value or "$" in node.value:

@@ -83,7 +83,7 @@ def is_same(old: Argument, new: Argument) -> bool:
 
 
 def known_in(token: str) -> tuple[str, str] | None:
-    """Return the first and last versions that accept a flag, even shortened; None if none do."""
+    """Return the first and last versions that accept a flag, full or shortened; None if none do."""
     past = history(name_of(token.partition("=")[0]))
     if past is not None:
         return past.first, past.last
@@ -230,7 +230,7 @@ def _borrowed(
     target: Catalogue,
 ) -> MigrationVerdict | None:
     """Return the verdict for a switch that reused another argument's value: an argument with that
-    value replaces it. None if the command does not set the value."""
+    value replaces the switch. None if the command does not set the value."""
     became, lender = BORROWED.get(item.argument.name, (None, None))
     lenders = [other for other in items if canonical(other.dest) == lender]
     new = target.by_name(became) if became else None
