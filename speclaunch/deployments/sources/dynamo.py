@@ -1,4 +1,4 @@
-"""NVIDIA Dynamo's ``python -m dynamo.sglang``: SGLang's arguments among Dynamo's own.
+"""NVIDIA Dynamo's ``python -m dynamo.sglang``, which mixes SGLang's arguments with Dynamo's.
 
 Dynamo's parser consumes its own options first and passes all others to SGLang's. A file seldom
 states Dynamo's release, so the options of releases 0.4.1 to 1.6.1 are all recognized (ai-dynamo's
@@ -51,7 +51,7 @@ _VALUES = frozenset(
 )
 _LISTS = frozenset({"--connector", "--output-modalities"})
 _PREFIXES = ("--router-", "--aic-")
-"""Prefixes of Dynamo options that are not listed above. Each option has a value."""
+"""Prefixes of Dynamo options that are not listed above. These options all have a value."""
 _SECTIONS = {"--disagg-config": "--disagg-config-key", "--config": "--config-key"}
 """Options that name a file, each with the option that names SGLang's section in it."""
 _KEYS = frozenset(_SECTIONS.values())
@@ -92,7 +92,7 @@ Builds for one model (`1.3.0-glm-5.2-dev.1`) do not match, because their SGLang 
 
 
 def is_image(image: str) -> bool:
-    """True for an image of Dynamo, whose tags are Dynamo releases."""
+    """True for a Dynamo image, whose tag is a Dynamo release."""
     return _IMAGE.search(image) is not None
 
 
@@ -126,7 +126,7 @@ def without_own(invocation: Invocation) -> Invocation:
 
 
 def _groups(words: Sequence[Word]) -> Iterator[tuple[list[Word], str | None]]:
-    """Yield each Dynamo option's tokens and the reason to drop them; other tokens with None."""
+    """Yield each Dynamo option's tokens and the reason to drop them, or other tokens and None."""
     at = 0
     while at < len(words):
         name, equals, _ = words[at].text.partition("=")
@@ -187,7 +187,7 @@ def _replaced(name: str, value: str) -> str | None:
 
 
 def _section(section: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
-    """Return `words`, plus `--config` if a file has a section for SGLang, and no dropped token."""
+    """Return `words`, plus `--config` if `section` has a file for SGLang, and no dropped tokens."""
     texts = [word.text.partition("=")[0] for word in section]
     for option, key in _SECTIONS.items():
         if option not in texts or key not in texts:

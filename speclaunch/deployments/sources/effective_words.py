@@ -100,7 +100,7 @@ def settled(
     """Return a command without the tokens that the program consumes before parsing.
 
     Tokens that may expand to any number of arguments are also removed. All removed tokens are added
-    to `dropped`. Files that the command names are not read. `strays`: dropped tokens of an
+    to its `dropped`. Files that the command names are not read. `strays`: dropped tokens of an
     earlier form of the command. A list option in front of such a token does not consume it.
     """
     found = EffectiveWords(invocation.words)
@@ -124,7 +124,7 @@ def settled(
 
 
 def _of_fields(found: EffectiveWords, catalogue: Catalogue) -> tuple[Word, ...]:
-    """Return `ServerArgs` fields as flags, without switches of unknown value."""
+    """Return `found`'s fields as flags, without switches of unknown value."""
     remaining: list[Word] = []
     words = found.words
     for index, word in enumerate(words):
@@ -167,7 +167,7 @@ def _serve(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue) 
 
 
 def _config(found: EffectiveWords, invocation: Invocation, catalogue: Catalogue) -> None:
-    """Merge `--config FILE`: its arguments come first, so the command's own arguments win."""
+    """Merge `--config FILE` into `found`: its arguments come first, so the command's win."""
     at = [i for i, word in enumerate(found.words) if word.evaluated and word.text == CONFIG]
     if not at or not since(catalogue, CONFIG_SINCE):
         return
@@ -217,7 +217,7 @@ def _merge(found: EffectiveWords, config: ConfigFile, place: Place, catalogue: C
 def _without_strays(
     found: EffectiveWords, catalogue: Catalogue, strays: Collection[str] = ()
 ) -> tuple[Word, ...]:
-    """Return the tokens without unknown tokens that are not a flag's value: `...`, `"$@"`.
+    """Return `found`'s tokens except unknown ones (`...`, `"$@"`) that are not a flag's value.
 
     `strays`: see `settled`.
     """

@@ -126,7 +126,7 @@ class Expander:
                 return self.unknown(part, source, part.why)
 
     def compute(self, expression: str, span: SourceSpan) -> bool:
-        """Mark as unknown the variables that arithmetic sets; return True if there are any."""
+        """Mark as unknown the variables that `expression` sets; return True if there are any."""
         names = expansions.set_by(expression)
         for name in names:
             exported = (old := self.scope.get(name)) is not None and old.exported
@@ -216,7 +216,7 @@ class Expander:
         return self.unknown(part, source, why)
 
     def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result:  # noqa: PLR0911
-        """Return the value, or the array elements that the index selects."""
+        """Return a value, or the array elements that `part.index` selects."""
         if value.items is not None:
             if part.index in ("@", "*"):
                 if part.index == "*" and part.quoted:
@@ -350,7 +350,7 @@ def _as_written(word: ShellWord) -> Field | None:
 
 
 def _known_parts(piece: WordPiece) -> Iterator[WordPiece]:
-    """Yield a literal of an inner script, split at the parts unknown to the outer script."""
+    """Yield a literal's pieces, split at the parts that the outer script could not evaluate."""
     done, unknown = 0, piece.source.unknown
     first = bisect_right(unknown, piece.start, key=itemgetter(0)) - 1
     last = bisect_right(unknown, piece.start + len(piece.text), key=itemgetter(0))

@@ -60,7 +60,7 @@ class WordExpander(Protocol):
         """Return an unknown value for a variable that the file does not set."""
 
     def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result:
-        """Return a value, or the array elements that the index selects."""
+        """Return a value, or the array elements that `part.index` selects."""
 
 
 def expand_parameter(  # noqa: PLR0911
@@ -163,7 +163,7 @@ def _for_empty(
     value: Value,
     pieces: tuple[WordPiece, ...],
 ) -> tuple[WordPiece, ...]:
-    """Return the default of a variable that the file itself sets to an empty string.
+    """Return the default, `pieces`, for a variable that the file sets to an empty string.
 
     For `X=${A:-}`, the default applies only if the environment does not set A.
     """
@@ -425,7 +425,7 @@ class TooMany(Exception):
 
 
 def expand_braces(parts: Parts) -> list[Parts]:
-    """Return the words that braces expand to. Raise `TooMany` above a limit."""
+    """Return the words that `parts` expand to. Raise `TooMany` above a limit."""
     unquoted = "".join(p.text for p in parts if isinstance(p, Literal) and not p.quoted)
     if "{" not in unquoted:
         return [parts]

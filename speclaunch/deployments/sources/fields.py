@@ -37,7 +37,7 @@ class Field(Struct, frozen=True):
     """One word after expansion.
 
     `span` is its range in the file, if contiguous (a word, an array element, a variable's value).
-    `used` is the range that expands it, if that is elsewhere.
+    `used` is the range of the expansion, if that is elsewhere.
     """
 
     pieces: tuple[WordPiece, ...]
@@ -80,7 +80,7 @@ class Field(Struct, frozen=True):
 
     @property
     def stretch(self) -> SourceSpan:
-        """Range in the file, or the range of the first of several pieces."""
+        """Range in the file; the range of the first piece if `span` is None."""
         if self.span is not None:
             return self.span
         first = self.pieces[0]
@@ -137,7 +137,7 @@ class _Stretch(NamedTuple):
     default_of: tuple[DefaultOf, ...]
 
     def continues(self, other: _Stretch) -> bool:
-        """True if this piece continues the same use of a default as `other`."""
+        """True if this piece continues the use of a default that `other` is in."""
         if not self.default_of or not other.default_of:
             return False
         mine, its = self.default_of[0], other.default_of[0]
@@ -237,7 +237,7 @@ def starts_home(parts: Sequence[Part]) -> bool:
 
 
 def marked(pieces: tuple[WordPiece, ...], why: str) -> tuple[WordPiece, ...]:
-    """Return the pieces, marked as unknown for `why` or their earlier reason."""
+    """Return the pieces, marked as unknown for their own reason, else for `why`."""
     return tuple(replace(piece, unknown=piece.unknown or why) for piece in pieces)
 
 
@@ -427,9 +427,9 @@ class ShellScope(Struct):
                 self.set(name, value)
 
     def require(self, condition: str, test: str = "") -> dict[str, Value]:
-        """Mark empty variables of a condition as unknown. Return their old values.
+        """Mark the empty variables of a condition as unknown. Return their old values.
 
-        `test` selects the variables after `-n` ("n") or `-z` ("z"), "" all but those after `-z`.
+        `test`: "n" or "z" selects the variables after `-n` or `-z`, "" all but those after `-z`.
         """
         tests = _EMPTY_TEST.findall(condition)
         names = {name for kind, name in tests if kind == (test or "z")}
@@ -463,7 +463,7 @@ def is_any_number(field: Field) -> bool:
 
 
 def from_argument(positional: tuple[Field, ...], number: int) -> tuple[Field, ...] | None:
-    """Return the arguments from `number` on; None if an unknown number of arguments precedes."""
+    """Return the arguments from `number` on; None if the number of earlier ones is unknown."""
     skipped = positional[: number - 1]
     return None if any(map(is_any_number, skipped)) else positional[number - 1 :]
 
@@ -509,7 +509,7 @@ def _either(values: list[Value | None], condition: str) -> Value | None:
 
 
 def _begun(known: list[Value], condition: str) -> Value | None:
-    """Return the first value if all begin with the same tokens; None if they do not.
+    """Return the first value if all values begin with the same tokens; else None.
 
     The shared tokens are certain; the remainder depends on `condition`. A remainder that does not
     begin with a flag is unknown.

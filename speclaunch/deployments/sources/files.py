@@ -41,7 +41,7 @@ _BASH_START = lazy(r"#![^\n]*\b(?:ba|da)?sh\b")
 
 
 class _CommandLine(Document):
-    """Document of a command line, whose places include their text."""
+    """Command line as a document. Its places include their text."""
 
     def place(self, at: int, length: int = 1) -> Place:
         found = super().place(at, length)
@@ -241,7 +241,7 @@ def read_template(text: str, shown: str, kind: str) -> Reading:
 
 
 def _read_plain(text: str, shown: str) -> Reading:
-    """Return the servers in a text with a text suffix: prose with commands, or a script."""
+    """Return the servers in a plain-text file: prose with commands, or a script."""
     if text.startswith("#!"):
         return read_shell(text, shown)
     reading = read_markdown(text, shown)

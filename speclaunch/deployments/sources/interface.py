@@ -68,7 +68,7 @@ class Word(Struct, frozen=True):
     could not be evaluated are unchanged (`${BASE}/model`, without quotes). `place` is the place of
     the text. For a token from a variable or an array, `place` is inside the assignment, and
     `used_at` is the place that expands it. `why` is the reason for an unevaluated part or, for an
-    evaluated token, its assumption.
+    evaluated token, the assumption.
     """
 
     text: str

@@ -67,7 +67,7 @@ def assign(
     exported: bool | None = None,
     temporary: bool = False,
 ) -> Assigned:
-    """Return an assignment. Set its variable unless it is `temporary` (before a command)."""
+    """Evaluate and return an assignment; set its variable unless `temporary` (before a command)."""
     scope = expander.scope
     before = scope.get(assignment.name)
     value = _value(expander, assignment, before)
@@ -189,7 +189,7 @@ _OWN = lazy(
 
 
 def changed(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> bool:
-    """Apply `cd`, `pushd` or `popd`. Return False for other commands."""
+    """Apply `cd`, `pushd` or `popd`; return True if the command is one."""
     if fields[0].text not in _CHANGING:
         return False
     scope.set(_DIRECTORY, _after(scope, span, fields))
@@ -557,7 +557,7 @@ class ScriptReader(ReadingBuilder):
                 self.problems.extend(reading.problems)
 
     def _fragment_line(self, node: Simple) -> bool:
-        """Record a line of options without a command. Return False for other lines.
+        """Record a line of options without a command; return False for any other line.
 
         If the line was meant to continue the command above, record a problem.
         """

@@ -46,7 +46,7 @@ _ON = "true"
 
 
 class SelectedScrape(Struct, frozen=True):
-    """Scrape of the pods with these labels, in all namespaces if no namespace is set."""
+    """Scrape of the pods whose labels match `selector`, in `namespace` or, if None, anywhere."""
 
     namespace: str | None
     selector: Mapping[str, str]
@@ -197,7 +197,7 @@ def count(keys: Entries, name: str, document: Document) -> Setting | None:
 
 
 def below(site: Site, *keys: str) -> Entries:
-    """Return the innermost enclosing mapping that is under one of `keys`; empty if none is."""
+    """Return the innermost mapping around a container under one of `keys`; empty if none is."""
     return next((step for key, step in reversed(site.steps) if key in keys), {})
 
 

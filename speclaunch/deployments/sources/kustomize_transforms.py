@@ -262,7 +262,7 @@ def _set(
 _UNRENAMED = frozenset({"ConfigMap", "Secret", "CustomResourceDefinition", "Namespace"})
 """Kinds that are not renamed.
 
-kustomize renames ConfigMaps and Secrets with all references. Here, both remain unchanged.
+kustomize renames ConfigMaps, Secrets and references to them. Here, all remain unchanged.
 """
 _TEMPLATED = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"})
 _SCALED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"})

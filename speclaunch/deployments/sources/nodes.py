@@ -195,7 +195,7 @@ MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
     "resourceClaims": ("name",),
     "ports": ("containerPort", "port"),
 }
-"""Lists in pods and Services that a patch merges item by item, with an item's identifying keys."""
+"""Lists in pods and Services that a patch merges item by item, with the keys that match items."""
 _MAX_DEPTH = 40
 _DIRECTIVE = "$patch"
 
@@ -236,7 +236,7 @@ def strategic(
 ) -> yaml.Node | None:
     """Return `base` with a patch applied; None if the patch removes it.
 
-    `lists`: merge lists with a merge key item by item, as for Kubernetes' own types.
+    `lists`: merge the lists in `MERGE_KEYS` item by item, as for Kubernetes' own types.
     """
     document.spend()
     if depth > _MAX_DEPTH:

@@ -390,7 +390,7 @@ class _Parser(Lexer):
         return ""
 
     def _shut(self, start: int, opening: str, body: tuple[Node, ...] | None, *closing: str) -> str:
-        """Consume and return a closing word, or "". Report its absence or an empty `body`."""
+        """Consume and return a `closing` word; "" if missing. Report that, or an empty `body`."""
         at = self.pos
         found = self._close(*closing)
         if not found:

@@ -31,7 +31,7 @@ _REFERENCES = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 
 
 class ConfigMaps(Struct, frozen=True):
-    """ConfigMaps of a file by namespace and name, as visible to the objects of one namespace."""
+    """ConfigMaps of a file by namespace and name, to resolve references from `namespace`."""
 
     held: Mapping[tuple[str | None, str], Entries]
     document: Document

@@ -32,7 +32,7 @@ class Definitions:
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
         self._options: dict[str, ast.expr | None] = _options(tree)
         self._names: dict[int, str] = {}
-        """Name that calls each function (key: its `id`): its own name, or its class's name."""
+        """Name that callers of each function use, by its `id`; for `__init__`, the class's name."""
         for node in tree.body:
             if isinstance(node, FUNCTIONS):
                 self._names[id(node)] = node.name

@@ -70,7 +70,7 @@ class Calls:
         ]
 
     def invocation(self, name: str, call: PythonCall) -> Invocation | None:
-        """Return the server that a call of this name starts; None for any other call."""
+        """Return the server that a call of `name` starts; None if it starts none."""
         where = self._place(call.node.func)
         if self._is_sglangs(call.node.func):
             return self._engine(call)
@@ -215,7 +215,7 @@ _CONTAINER = (
     ("command", "args"),
     ("serving_container_command", "serving_container_args"),
 )
-"""Keywords of a container's command: of Docker, Kubernetes and Vertex AI."""
+"""Keywords of a container's command in Docker, Kubernetes and Vertex AI."""
 _SILENT = frozenset(
     [
         *("print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log"),

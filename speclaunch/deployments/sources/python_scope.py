@@ -330,7 +330,7 @@ class _Scope:
                 table.entries[name] = (key, value)
 
     def _remove(self, held: ast.expr, key: ast.expr, *, sure: bool) -> None:
-        """Remove a key of a dictionary. Its value becomes unknown if another path may keep it."""
+        """Remove a key of a dictionary; mark its value as unknown if the removal is uncertain."""
         table, name = self.names.get(dotted(held) or ""), self._evaluator.value(key)
         if not isinstance(table, PythonTable):
             return

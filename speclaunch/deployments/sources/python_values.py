@@ -569,7 +569,7 @@ class PythonEvaluator:
 
 
 def under(text: PythonText, line: int) -> PythonText:
-    """Return the text, marked with the condition of a line."""
+    """Return the text, marked with the condition at `line`."""
     condition = f"only under the condition of line {line}"
     pieces = tuple(replace(piece, condition=piece.condition or condition) for piece in text.pieces)
     return replace(text, pieces=pieces)

@@ -179,7 +179,7 @@ def _command_words(
 
 
 def _literal(*values: str) -> str | None:
-    """Return the joined recipe texts of values; None if none comes from the environment."""
+    """Return the values' recipe texts, joined; None if no value is from the environment."""
     if not any(isinstance(value, FromEnvironment) for value in values):
         return None
     return "".join(v.literal if isinstance(v, FromEnvironment) else v for v in values)

@@ -222,7 +222,7 @@ def _with_port(upstream: Upstream, word: Word) -> Upstream:
 
 
 def _upstream(role: str, url: Word) -> Upstream:
-    """Return the upstream of a URL, with host and port if known."""
+    """Return the upstream at a URL, with its host and port if known."""
     text = url.text if url.evaluated else _OPEN.sub(lambda open_: "~" * len(open_[0]), url.text)
     try:
         parts = urlsplit(text)

@@ -1,4 +1,4 @@
-"""Read SGLang's ``--config`` files, with exactly the engine's results."""
+"""Read SGLang's ``--config`` files exactly as the engine does."""
 
 from __future__ import annotations
 

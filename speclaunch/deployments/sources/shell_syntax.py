@@ -99,7 +99,7 @@ class ShellWord(Struct, frozen=True):
 
     @property
     def plain(self) -> str | None:
-        """Text of a word without quotes and expansions, else None."""
+        """Text of the word; None if it contains quotes or expansions."""
         text = ""
         for part in self.parts:
             if not isinstance(part, Literal) or part.quoted:

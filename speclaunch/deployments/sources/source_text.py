@@ -101,7 +101,7 @@ class Document:
         return found
 
     def indented(self, start: int, text: str) -> Document:
-        """Return an excerpt of a program. If indented, it gets a first line that opens a block."""
+        """Return an excerpt of a program; an indented one gets a first line that opens a block."""
         if text[:1] not in (" ", "\t"):
             return self.excerpt(start, text)
         above = "if 1:\n"
@@ -137,7 +137,7 @@ class SourceText(Struct, frozen=True, eq=False):
     text: str
     where: int | Sequence[int] = 0
     unknown: Sequence[tuple[int, WordPiece]] = ()
-    """Unevaluated pieces of a script inside a word, with their positions."""
+    """Pieces that the outer script could not evaluate, with positions in `text`."""
 
     def offset(self, at: int) -> int:
         """Return the document offset of character `at`, which may be the end of the text."""
@@ -252,7 +252,7 @@ class SourceBuilder:
         self._where.extend(where)
 
     def put_straight(self, text: str, at: int) -> None:
-        """Add a text that appears literally from `at` on."""
+        """Add a text that the document contains at `at`."""
         self.put(text, range(at, at + len(text)))
 
     def stand_in(self, text: str, at: int, last: int) -> None:

@@ -278,7 +278,7 @@ def _image(job: Tree) -> str | None:
 
 
 def _hardware(job: Tree, role: str) -> str | None:
-    """Return a role's `--hardware`, or None. It has a count if workers use complete nodes.
+    """Return a role's `--hardware` value, or None. It has a GPU count if workers use full nodes.
 
     Otherwise, the arguments determine the GPU count.
     """

@@ -37,7 +37,7 @@ _ALWAYS = (
     *("model_path", "tp_size", "mem_fraction_static", "max_running_requests"),
     "attention_backend",
 )
-"""Engine arguments that verl sets also if the command does not."""
+"""Engine arguments that verl sets even if the command does not."""
 _SPECULATION = {
     "speculative_algorithm": "EAGLE",
     "speculative_num_steps": "3",
@@ -110,7 +110,7 @@ def _flag(name: str, place: Place) -> Word:
 
 
 def _unset(values: Mapping[str, Field], place: Place) -> Iterator[Word]:
-    """Yield unknown values for arguments that verl sets itself."""
+    """Yield the arguments that only verl sets, with unknown values."""
     for name in _ALWAYS:
         if name not in values:
             yield _flag(name, place)

@@ -382,7 +382,7 @@ class _Translation:
         )
 
     def _put(self, flag: str, at: Word, value: Word | None = None, text: str | None = None) -> None:
-        """Add an SGLang option at the place of the vLLM option."""
+        """Add an SGLang option at the place of the vLLM option `at`."""
         named = replace(at, text=flag, evaluated=True, why=None, placeholder=False, defaults=())
         self._words.append(named)
         if value is not None and text is None:

@@ -382,7 +382,7 @@ def tagged_version(image: str | None) -> str | None:
 
 
 def image_version(image: str | None) -> str | None:
-    """Return the supported version that represents the release in an image's tag, or None."""
+    """Return the supported version for the release in an image's tag, or None."""
     found = image_release(image)
     return None if found is None else found.held
 

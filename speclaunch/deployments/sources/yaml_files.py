@@ -125,7 +125,7 @@ def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
 
 
 def _compose_environment(node: yaml.Node | None, document: Document) -> tuple[Env, Env]:
-    """Return a service's environment, and the variables that it passes on."""
+    """Return a service's own variables, and those from the user's environment."""
     env: Env = {}
     passed: Env = {}
     for key, key_node, value in nodes.pairs(node):
@@ -283,7 +283,7 @@ def _of_a_chart(words: Sequence[Field], context: TaskContext) -> Invocation:
 def _list(
     node: yaml.SequenceNode, key: str, context: TaskContext, reading: Collected
 ) -> list[yaml.Node]:
-    """Read a list. Return the items that remain to be read."""
+    """Read a command or script in a list; return unread items."""
     scalars = [item for item in node.value if isinstance(item, yaml.ScalarNode)]
     words = [str(item.value) for item in scalars]
     if any(word in ("-m", "sglang") for word in words):

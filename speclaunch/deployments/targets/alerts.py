@@ -21,7 +21,7 @@ LEAST_STEPS = 200
 LEAST_TOKENS = 1000
 """Minimum tokens in a window. A server with fewer counts as idle."""
 LEARNED = 360
-"""Minutes of traffic in the last day required to compare acceptance with that day's mean."""
+"""Minutes of traffic required in the last day to compare acceptance with that day's mean."""
 RETRACTED = 0.05
 """Maximum share of retracted requests."""
 WITHOUT_GRAPH = 0.2
@@ -166,7 +166,7 @@ class _RoleBuilder:
         return {"series": f"{name}{{{pairs}}}", "values": values}
 
     def traffic(self, *runs: tuple[float, int], steps: int = 600) -> tuple[Series, ...]:
-        """Return test series of `steps` verifications a minute; `runs` are lengths and minutes."""
+        """Return test series of `steps` verifications a minute, for `runs` of (length, minutes)."""
         tokens = self.test("generation_tokens_total", _counted(runs, steps))
         if self.has("spec_verify_calls_total"):
             minutes = sum(minutes for _, minutes in runs)

@@ -227,7 +227,7 @@ class RenderedCommand(Struct, frozen=True):
     """`leader` or `worker` if the hosts of one server have several commands, else None."""
 
     def agrees(self, name: str, texts: tuple[str, ...] | None) -> bool:
-        """True if a value read back from the text agrees with `platform_args`.
+        """True if `texts`, read back as argument `name`, agrees with `platform_args`.
 
         The reader knows only the ranks of a leader and of a single worker.
         """

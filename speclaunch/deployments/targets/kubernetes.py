@@ -205,7 +205,7 @@ def _service(
 def service(
     deployment: Rendering, role: Role, more: Mapping[str, str], name: str | None = None
 ) -> Object:
-    """Return the Service of a role's pods with the labels `more`, which answer requests."""
+    """Return the Service of a role's pods that answer requests, those with the labels `more`."""
     described = metadata(deployment, name or object_of(deployment, role), role.name)
     return _service(described, {**selector(deployment, role.name), **more}, role.port)
 

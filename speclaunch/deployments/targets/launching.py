@@ -392,7 +392,7 @@ def own_refusals(deployment: Rendering, target: str) -> list[Problem]:
 def launches_of_script(script: str, recipe: str, known: Mapping[str, str]) -> list[tuple[str, ...]]:
     """Return the arguments of each `speclaunch launch` in a script.
 
-    `recipe` is the value of its recipe variable, and `known` contains the other values.
+    `recipe` is the value of its recipe variable, and `known` maps other variables to values.
     """
     found = []
     for match in _LAUNCH.finditer(script):
