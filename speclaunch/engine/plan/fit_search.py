@@ -265,7 +265,7 @@ class Levels(Struct, frozen=True):
     others: tuple[tuple[Step, ...], ...]
 
     def smallest(self, running: Step | None = None) -> dict[str, Any]:
-        """Return changes with every setting at its floor, except `running`, if passed."""
+        """Return changes with every setting at its floor, except the step `running`, if passed."""
         last = self.running[-1] if running is None else running
         changes = {**self.base, **last}
         for steps in self.others:

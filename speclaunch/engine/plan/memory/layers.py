@@ -100,7 +100,7 @@ def _named(name: str) -> Element:
 
 
 def _has_own_dtype(plan: Plan) -> bool:
-    """True for a DFLASH draft on fa4 (0.5.16 and later), as fa4 cannot read a quantized cache."""
+    """True if a DFLASH draft uses fa4, which cannot read a quantized cache (0.5.16 and later)."""
     algorithm = plan.algorithm
     if algorithm not in BLOCK_FAMILY or plan.in_versions("<0.5.16"):
         return False
