@@ -205,7 +205,7 @@ ENGINE_MESSAGES: Mapping[str, tuple[str, ...]] = {
     "SPL824": ("PD with different TP sizes per DP rank",),
     "SPL825": ("Decode pp size ({}) should be equal to prefill pp size",),
 }
-"""Prefixes of the engine messages that each rule predicts, by rule code; `{}` is variable."""
+"""Prefixes of the engine messages that each rule predicts, by rule code; `{}` matches any text."""
 
 
 def rule_of(message: str) -> Rule | None:

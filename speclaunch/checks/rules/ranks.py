@@ -52,7 +52,7 @@ class Routed(Struct, frozen=True):
 
 
 def routed(plans: Sequence[Plan]) -> Iterator[Routed]:
-    """Yield each router with known options, and the servers of its deployment."""
+    """Yield each router other than Dynamo's, with the servers of its deployment."""
     for plans_of_group in groups(plans):
         group = next(
             context.group for context in map(_context, plans_of_group) if context is not None

@@ -56,7 +56,7 @@ def _longest(code: str, prefixes: tuple[str, ...]) -> int:
 
 
 class FileCode(Struct, frozen=True):
-    """Code of a finding that lint reports without a rule, with name, severity and page."""
+    """Code, name and severity of a finding that lint reports without a rule."""
 
     code: str
     name: str

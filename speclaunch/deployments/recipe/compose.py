@@ -228,7 +228,7 @@ def _comes_last(items: Sequence[_Item]) -> bool:
 
 
 class _Ground(Struct, frozen=True):
-    """A recipe's composed groups, without its own keys; `values` is None if they need Hydra."""
+    """A recipe's composed groups, without its own keys; `values` is None if groups need Hydra."""
 
     values: dict[str, Any] | None
     provenance: RecipeProvenance
@@ -242,7 +242,7 @@ _looked_at: dict[tuple[object, ...], tuple[str, ...]] = {}
 
 
 def _ground(search: tuple[Path, ...], items: tuple[_Item, ...]) -> _Ground:
-    """Return the items of a defaults list composed, cached until their files change."""
+    """Compose the items of a defaults list. The result is cached until their files change."""
     choice = (search, items)
     known = _looked_at.get(choice)
     found = _composed_ground(search, items, None if known is None else tuple(map(_stamp, known)))

@@ -95,7 +95,7 @@ def no_recipe(words: Sequence[str], usage: str) -> Problem:
 
 
 def similar_file(path: str) -> str | None:
-    """Return `did you mean …?` with a similar name in the missing file's directory, or None."""
+    """Return `did you mean …?` with a similar name in a missing file's folder; None without one."""
     try:
         missing = expand_user(path)
         if reads.exists(missing) or not reads.is_dir(missing.parent):

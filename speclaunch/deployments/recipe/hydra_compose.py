@@ -424,7 +424,7 @@ def _group(key: str) -> str:
 
 
 def _place_of_default(config: str, group: str, recipe: Path, shown: str) -> Place | None:
-    """Return where the defaults list of `config` names an option of `group`; None if nowhere."""
+    """Return the place of `group`'s option in the defaults list of `config`; None if not found."""
     candidates = [recipe] if config == recipe.stem else []
     candidates += [recipe.parent / f"{config}{SUFFIX}", conf_dir() / f"{config}{SUFFIX}"]
     for path in filter(Path.is_file, candidates):
@@ -514,7 +514,7 @@ def _with_recipe(words: Sequence[str]) -> list[str]:
 
 
 def _expand(override: Override, word: str) -> list[str]:
-    """Return one override for each value of a sweep override; other overrides are unchanged."""
+    """Return one override per value of a sweep override; any other override alone."""
     key = override.get_key_element()
     if not override.is_sweep_override():
         return [f"{key}={override.value()}" if key == RECIPE else word]

@@ -282,7 +282,7 @@ def _plain(made: Schema, known: Mapping[str, Schema]) -> Schema:
 
 
 def _docstrings() -> dict[str, dict[str, str]]:
-    """Return each model's docstrings by field. The key "" has the docstring of the class."""
+    """Return docstrings by model and field. The key "" has the docstring of the class."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(inspect.getsource(models)).body:
         if not isinstance(node, ast.ClassDef):

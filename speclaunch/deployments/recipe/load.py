@@ -347,11 +347,11 @@ class Recipe(Struct, frozen=True):
 
     @property
     def start(self) -> Place:
-        """Place of the role, or of the recipe's first line."""
+        """Place of a role; otherwise of the recipe's first line."""
         return Place(str(self.path)) if self.server_context is None else self.server_context.place
 
     def place(self, *keys: str | int) -> Place:
-        """Return the place of a value, or of the recipe's first line."""
+        """Return a value's place; the recipe's first line if it has none."""
         return self.provenance.find(keys) or Place(str(self.path))
 
     def require_environment(self) -> None:

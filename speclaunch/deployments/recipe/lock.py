@@ -204,7 +204,7 @@ _REFUSES = ("name", "count", "memory_mib", "capability")
 
 
 def _facts(lock: Lock, roles: Collection[str]) -> Iterator[tuple[tuple[LockSubject, str], str]]:
-    """Yield each fact's subject and name, and its text; checkpoint files only for `roles`."""
+    """Yield each fact's subject and name, and its text; files only of checkpoints in `roles`."""
     yield (LockSubject.ENGINE, "SGLang"), lock.engine.version
     yield (LockSubject.ENGINE, "Python"), lock.engine.python
     for package in lock.engine.packages:

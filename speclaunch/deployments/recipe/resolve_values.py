@@ -37,7 +37,7 @@ _NO_DEFAULT = object()
 
 
 def uses_environment(raw: Any) -> bool:
-    """True if an unresolved container uses the environment."""
+    """True if an unresolved container refers to the environment."""
     return any("oc.env" in text or "env_or" in text for text in _texts(raw))
 
 

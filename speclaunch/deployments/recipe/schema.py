@@ -104,7 +104,7 @@ def _env_name(name: str) -> str:
 
 
 def _env_value(value: object) -> object:
-    """Return a variable as text: `true` is "True", as in the engine's documentation."""
+    """Return a variable as text: `true` becomes "True", as in the engine's documentation."""
     if isinstance(value, bool | int | float):
         return str(value)
     return value
@@ -495,7 +495,7 @@ def problems(
 
 
 def _sets_key(values: Mapping[str, Any], role: str, path: KeyPath) -> bool:
-    """True if the role itself sets a key, not only the shared settings."""
+    """True if `role` itself sets key `path`, not only the shared settings."""
     found: Any = values[ROLES][role]
     for part in path:
         if not isinstance(found, dict) or part not in found:

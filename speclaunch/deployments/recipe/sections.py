@@ -152,7 +152,7 @@ class EngineVersions:
 def recovery_conflict(
     policy: RecoveryPolicy, order: Sequence[object], low: float, high: float
 ) -> str | None:
-    """Return the message about conflicting settings of `recovery`, or None.
+    """Return the error in conflicting settings of `recovery`; None without one.
 
     `low` and `high` are the floor and the limit of `mem_fraction_static`.
     """

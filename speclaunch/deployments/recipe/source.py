@@ -220,7 +220,7 @@ class SourceFile(Struct, frozen=True):
     """Values as read by OmegaConf; empty if the file is not plain."""
     positions: Mapping[KeyPath, Place]
     package: str | None
-    """Package from `# @package` in its header, or None."""
+    """Package in the header (`# @package`); None if unset."""
     is_plain: bool
     """True if the file uses only common YAML features, so `values` is certain."""
 

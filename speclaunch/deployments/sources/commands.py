@@ -180,7 +180,7 @@ def _script(words: Sequence[Field], index: int, found: FoundCommand) -> FoundCom
 
 
 def _without_option(word: Field, before: Sequence[Field]) -> Field:
-    """Return a script without the option that passes it (``--wrap=``) and `screen`'s line end."""
+    """Return a script without its option (``--wrap=``), and without the line end for `screen`."""
     option = _OPTION.match(word.text)
     if option is not None:
         word = cut(word, option.end())

@@ -318,7 +318,7 @@ def _step(program: Sequence[Word]) -> dict[str, Setting]:
 def _nodes(
     job: Mapping[str, Setting], step: Mapping[str, Setting], found: Invocation, platform: str
 ) -> Setting | None:
-    """Return the host count of a server's `srun`; None if unknown or if each rank has its own."""
+    """Return the host count of a server's `srun`; None if unknown or if each rank has an `srun`."""
     if platform != SBATCH or "srun" not in step:
         return None
     held = step.get("--nodes") or (None if "--nodelist" in step else job.get("--nodes"))
@@ -328,7 +328,7 @@ def _nodes(
 
 
 def _gpus(options: Mapping[str, Setting]) -> Setting | None:
-    """Return the number of GPUs per node (`--gpus-per-node`, `--gres=gpu:…`), or None."""
+    """Return the number of GPUs per node (`--gpus-per-node`, `--gres=gpu:…`); None if unset."""
     for name, pattern in (("--gpus-per-node", _COUNT), ("--gres", _GRES)):
         option = options.get(name)
         match = pattern.search(str(option.value)) if option is not None and option.known else None

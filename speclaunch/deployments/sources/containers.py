@@ -205,7 +205,7 @@ def _filled_in(words: Sequence[Field], env: Env) -> list[Field] | None:
 
 
 def _scope(env: Env, unknown: frozenset[str], positional: tuple[Field, ...] | None) -> ShellScope:
-    """Return the scope of a shell that inherits `env`, with unknown values for `unknown`."""
+    """Return the scope of a shell inheriting `env`; variables in `unknown` have unknown values."""
     variables = {
         key: Value(value.stretch, value.pieces, exported=True)
         for key, value in env.items()
@@ -222,7 +222,7 @@ _KUBERNETES = lazy(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
 
 
 def image_in(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
-    """Return the image that a container names, or None."""
+    """Return the image of a container; None if it has none."""
     node = keys.get("image")
     if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
         return None

@@ -125,7 +125,7 @@ def _in_full(read: VersionedCommand) -> VersionedCommand:
 
 
 def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]:
-    """Yield each flag that the release rejects, with its full form and the problem."""
+    """Yield each flag that the release rejects, with the accepted form and the problem."""
     for problem in read.parsed.problems:
         word = read.words.words[problem.index] if problem.index is not None else None
         if word is None or not word.evaluated or not word.text.startswith("--"):
@@ -148,7 +148,7 @@ def _meant(read: VersionedCommand) -> Iterator[tuple[Word, tuple[str, Problem]]]
 
 
 def _flag_of(argument: Argument, catalogue: Catalogue) -> str | None:
-    """Return an argument's flag in another release; None if that release lacks the argument."""
+    """Return the flag of `argument` in `catalogue`; None if no current flag there matches it."""
     for name in (argument.name, *other_names(argument.name)):
         found = catalogue.by_name(name)
         if found is None or found.deprecated or found.kind is ArgumentKind.REFUSED:

@@ -52,7 +52,7 @@ KNOWN = frozenset(
 
 
 class Instruction(Struct, frozen=True):
-    """One instruction. `rest` is the text after its name, as one line of the same length.
+    """One instruction. `rest` is the text after its name, joined into one line of equal length.
 
     `bodies` contains its here-documents; `start` is the offset of its name in the file.
     """
@@ -457,7 +457,7 @@ def _run_arguments(found: Instruction) -> Field:
 
 
 def _in_shell(found: Instruction) -> tuple[Field, ...]:
-    """Return a shell form as the tokens that an entrypoint in exec form gets."""
+    """Return the tokens that an exec-form entrypoint gets from a shell form."""
     start, end = _stripped(found.rest)
     shell = (WordPiece(text, found.rest, start, True, False) for text in ("/bin/sh", "-c"))
     script = WordPiece(found.rest.text[start:end], found.rest, start, True)

@@ -312,7 +312,7 @@ _SENTENCE = frozenset(
     ["to", "and", "the", "with", "for", "is", "are", "on", "in", "or", "of", "a", "an", "this",
      "that", "which", "when", "then", "will", "from", "as", "by", "it", "instead"]
 )  # fmt: skip
-"""Words that never are argument values. A line that contains one is a sentence."""
+"""Words that are never argument values. A line that contains one is a sentence."""
 _DOCKERFILE = lazy(r"(?:\s*(?:#[^\n]*)?\n)*\s*(?:ARG[ \t]+\S+\s+)*FROM[ \t]+\S+", 0)
 _YAML_START = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|(?:apiVersion|kind|services|version):)")
 
@@ -469,7 +469,7 @@ _MAGIC = lazy(r"^[ \t]*[!%](?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
 
 
 def _start(found: Invocation) -> Place:
-    """Return the place of a command's first option, else of the command."""
+    """Return the place of the first option; that of the command if none."""
     return next((word.place for word in found.words if word.text.startswith("-")), found.place)
 
 
