@@ -105,7 +105,7 @@ def intervals_mean(found: CertificateDocument) -> list[str]:
 
 
 def published(found: CertificateDocument | SingleDocument) -> list[tuple[str, bool]]:
-    """Return a line per cell with published values, paired with True if the result is far below."""
+    """Return a line per cell with published values, and True if its length is far below them."""
     lines = []
     for cell in found.published:
         below = "far below the " if cell.far_below else ""

@@ -40,7 +40,7 @@ def number(count: int | float) -> str:
 
 
 def value(found: Any) -> str:
-    """Return the value of an argument as text: None as `none`, a list of sizes as runs."""
+    """Return the value of an argument as text: None as `none`, sizes as `1-8, 16`."""
     if found is None or isinstance(found, bool):
         return {None: "none", True: "true", False: "false"}[found]
     if isinstance(found, float):

@@ -151,7 +151,7 @@ def memory_picture(rank: RankBudget) -> MemoryBar | None:
 
 
 def spans(found: Coverage) -> Iterator[tuple[BatchSpan, float, float]]:
-    """Yield each span of batch sizes with one decode mode, and its position and width."""
+    """Yield each span of batch sizes with one decode mode, its position and its width."""
     for span in found.spans():
         at = (span.first - 1) * 100 / found.most
         yield span, at, (span.last - span.first + 1) * 100 / found.most

@@ -53,7 +53,7 @@ def engine_version(text: str) -> str:
 
 
 def engine_release(option: str, text: str) -> ResolvedVersion:
-    """Return the known release nearest to an option's text; a note explains a different line.
+    """Return the known release for an option's text, with a note if their release lines differ.
 
     Raises InputError.
     """

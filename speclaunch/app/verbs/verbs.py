@@ -546,7 +546,7 @@ def verb_named(name: str) -> Verb:
 
 
 def verb_of(words: Sequence[str]) -> str | None:
-    """Return a command line's verb, `launch` if it names only a recipe, or None if neither."""
+    """Return a command line's verb: `launch` if only a recipe is named, None if neither is."""
     names = {verb.name for verb in VERBS}
     if words and words[0] in names:
         return words[0]
