@@ -403,7 +403,7 @@ class AcceptanceBaseline(Struct, frozen=True):
 
 
 def learned(samples: Sequence[AcceptanceSample]) -> AcceptanceBaseline | None:
-    """Return the baseline; None for too few observations, or if no draft token was accepted."""
+    """Return the baseline; None if observations are too few or no draft token was accepted."""
     steps = sum(sample.steps for sample in samples)
     if len(samples) < _LEARNED_OBSERVATIONS or steps < LEARNED_STEPS:
         return None

@@ -419,7 +419,7 @@ def engines(processes: Iterable[Process]) -> tuple[EngineTree, ...]:
 
 
 def is_engine(process: Process) -> bool:
-    """True if a process is an SGLang server or a child of one."""
+    """True if a process is an SGLang server or a server's child."""
     if process.name.startswith(_TITLE):
         return True
     argv = process.argv

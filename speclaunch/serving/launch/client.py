@@ -51,7 +51,7 @@ class Generation(Struct, frozen=True):
 
 
 class EngineError(Exception):
-    """Missing or unusable answer from the engine. The message is the reason."""
+    """Missing or unusable answer from the engine. The message states the reason."""
 
     path = ""
     """Requested path."""

@@ -296,7 +296,7 @@ def _unwrapped(number: int, raw: str) -> LogLine:
 
 
 def _behind_bar(text: str) -> str:
-    """Return the text after a progress bar on the same line; all text if there is no bar."""
+    """Return the text after a progress bar on the same line; `text` itself if there is no bar."""
     bar = _AFTER_BAR.search(text)
     if bar is None or not _BAR.search(text, max(0, bar.start() - 400), bar.start() + 1):
         return text
@@ -320,7 +320,7 @@ def _collector(text: str) -> re.Match[str] | None:
 
 
 def _docker_json(text: str) -> str:
-    """Return a container's output from Docker's own file: `{"log":"…\n","stream":…}`."""
+    """Return the output in a line of Docker's JSON log (key `log`); `text` for any other line."""
     try:
         printed = json.loads(text)["log"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -424,8 +424,8 @@ def log_files(log: Path) -> list[Path]:
 
 
 def read_log(log: Path) -> Iterator[str]:
-    """Yield the lines of a log and its rotated files; only the beginning and the end of a very long
-    log."""
+    """Yield the lines of a log and its rotated files; of a very long log, only the beginning and
+    the end."""
     files = log_files(log)
     if not files:
         return
@@ -446,7 +446,7 @@ def read_log(log: Path) -> Iterator[str]:
 
 
 def _read_part(path: Path, offset: int, size: int, *, from_end: bool = False) -> tuple[bytes, bool]:
-    """Return the first or last `size` bytes after `offset`, and True if there are more."""
+    """Return the first or last `size` bytes after `offset`, and True if the file has more."""
     try:
         with os.fdopen(open_regular(path)[0], "rb") as file:
             length = file.seek(0, 2)

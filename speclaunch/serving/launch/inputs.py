@@ -77,7 +77,7 @@ def new_run_dir(recipe: Recipe) -> Path:
 
 
 def engine_argv(prepared: Prepared, secrets_file: Path | None) -> list[str]:
-    """Return the engine's argv. `secrets_file` replaces the secret arguments it can contain."""
+    """Return the engine's argv; secrets that `secrets_file` may contain are passed in that file."""
     argv = list(prepared.program)
     if secrets_file is not None:
         argv += ["--config", str(secrets_file)]

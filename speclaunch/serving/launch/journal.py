@@ -379,14 +379,14 @@ def settings_key(deployment: Deployment, version: str, hardware: Hardware | None
 
 
 def recall(name: str) -> LastGood | None:
-    """Return the last known good settings of a key; None if there are none."""
+    """Return the last known good settings of key `name`; None if there are none."""
     entries = _read(name)
     return entries[0] if entries else None
 
 
 def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None) -> None:
-    """Store changes with which an engine served. Without changes, drop the key's settings, because
-    the recipe itself served.
+    """Store changes with which an engine served. Without changes, drop the settings of key `name`,
+    because the recipe itself served.
 
     An unwritable disk does not stop the launch; the next launch walks the ladder again.
     """
@@ -400,7 +400,7 @@ def remember(name: str, changes: Mapping[str, Any], run: str, tokens: int | None
 
 
 def forget(name: str, changes: Mapping[str, Any] | None = None) -> None:
-    """Delete these `changes` of a key, because they failed; without `changes`, all of the key."""
+    """Delete the failed `changes` of key `name`; without `changes`, delete all its settings."""
     with _locked():
         left = [] if changes is None else [e for e in _read(name) if e.changes != changes]
         if left:

@@ -90,7 +90,7 @@ Step = tuple[Mapping[str, Any], str]
 def walk(
     settings: Recovery, predictor: Predictor, seen: Sequence[Observation], tried: set[str]
 ) -> Step | None:
-    """Return the next untried settings in `recovery.order` and a reason; None if none are left."""
+    """Return the next settings to try by `recovery.order`, with a reason; None if none are left."""
     for changes, why in _options(settings, predictor, seen):
         if key(changes) not in tried and _differs(seen[-1], changes):
             return changes, why
@@ -390,7 +390,7 @@ def _remedy(now: Observation) -> str | None:
 
 def _instead(found: Sequence[Alternative]) -> str | None:
     """Return up to three alternatives that fit, as text. If none fits, return the verdicts on those
-    that change no setting; None without any."""
+    that change no setting; None if there are none."""
     good = [alternative for alternative in found if alternative.fits]
     if good:
         return "; or ".join(
@@ -454,7 +454,7 @@ def _name(now: Observation, added: Mapping[str, Any]) -> str:
 
 
 def _move(before: Plan, now: Observation, name: str, value: Any) -> str | None:
-    """Return the change of a setting as text; None if the failed attempt had the same value."""
+    """Return the setting's change to `value` as text; None if the failed attempt had this value."""
     was = now.fraction if name == FRACTION else before.value_or_none(name)
     if isinstance(was, float):
         was = round(was, 3)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from speclaunch.serving.launch.phases import PhaseTracker
 
 _COURSE_SECONDS = 60.0
-"""Interval at which the progress of a serving engine is recorded."""
+"""Interval at which a serving engine's statistics are recorded."""
 _EXTEND_SECONDS = 10.0
 """Interval between requests to the service manager for more time during a start."""
 

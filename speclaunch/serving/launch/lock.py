@@ -113,7 +113,7 @@ def lock_request(
 
 
 def _with_reference(word: str) -> str | None:
-    """Return the override with its secret replaced by a reference to a variable; None unless the
+    """Return override `word` with its secret replaced by a reference to a variable; None unless its
     key is in `args` or `engine.env`."""
     key, _, value = word.partition("=")
     section, _, name = key.lstrip("+").rpartition(".")
@@ -169,7 +169,7 @@ def observe(
 
 
 def _resolved(plan: Plan) -> Iterator[tuple[str, Any]]:
-    """Yield the effective arguments that are set, filled in or changed, without secrets."""
+    """Yield each argument that the user or engine sets, with its effective value; no secrets."""
     for row in sorted(effective_arguments(plan), key=lambda row: row.name):
         value = json_value(row.effective)
         if row.outcome in _KNOWN and value is not None and HIDDEN not in str(value):

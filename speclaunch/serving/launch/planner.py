@@ -177,8 +177,8 @@ class PlannedLaunch(Struct, frozen=True):
 
 
 def without_model(section: Section) -> Section:
-    """Return a section's values as plain objects, without the validation library, which is large
-    and not needed to read attributes."""
+    """Return a section's values as plain objects, so that reading attributes does not require the
+    large validation library."""
 
     def plain(model: Any) -> Any:
         fields = getattr(type(model), "model_fields", None)

@@ -53,7 +53,7 @@ class PreflightResult(Struct, frozen=True):
     findings: tuple[Finding, ...]
     """Findings except those of info severity, which `plan` and `lint` show."""
     absent: tuple[Problem, ...] = ()
-    """Problems about paths missing on this machine, which also stop a launch."""
+    """Problems with paths missing on this machine; they also stop a launch."""
 
     @property
     def reasons(self) -> str:

@@ -74,7 +74,7 @@ class FailureForecast(Struct, frozen=True):
 
     @property
     def rung(self) -> Rung | None:
-        """First settings to try; None if no settings are predicted to fit."""
+        """First rung to try; None if no settings are predicted to fit."""
         found = self.suggestion
         if not found.fit.may_serve or not found.changes:
             return None

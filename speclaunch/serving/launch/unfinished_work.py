@@ -30,7 +30,7 @@ Done = TypeVar("Done", bound=Progress)
 
 
 def digest(data: object) -> str:
-    """Return a digest of the plain data that identifies the work."""
+    """Return a digest of `data`, which identifies the work."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -340,7 +340,7 @@ class LaunchLog(Struct):
         return self.stopped_at > 0
 
     def course(self, rank: str) -> RankProgress:
-        """Return the progress of a rank; an empty name means the engine's only process."""
+        """Return the progress of `rank`; an empty name means the engine's only process."""
         found = self.courses.get(rank)
         if found is None:
             found = self.courses[rank] = RankProgress()

@@ -43,7 +43,7 @@ def meaning(diagnosis: Diagnosis) -> str:
 
 
 def remedy_steps(diagnosis: Diagnosis, cause: Cause | None = None) -> tuple[str, ...]:
-    """Return the remedy's steps for `cause` or the diagnosed cause, with this version's flags.
+    """Return the steps to remedy `cause` (default: the diagnosed cause), with this version's flags.
 
     Omits steps about arguments that the version lacks and, on a CPU, steps about GPUs.
     """
