@@ -334,7 +334,7 @@ def _added(node: yaml.Node, path: tuple[str, ...], pairs: yaml.Node) -> yaml.Nod
 
 
 def replicas(keys: Entries, resources: Sequence[Resource]) -> None:
-    """Apply `replicas` by name."""
+    """Set replica counts by name."""
     for item in nodes.items(keys.get("replicas")):
         entry = nodes.entries(item)
         name, count = nodes.text(entry.get("name")), entry.get("count")
@@ -347,7 +347,7 @@ def replicas(keys: Entries, resources: Sequence[Resource]) -> None:
 
 
 def images(keys: Entries, resources: Sequence[Resource], document: Document) -> None:
-    """Apply `images` by name: change the name, tag or digest."""
+    """Change image names, tags or digests, by image name."""
     for item in nodes.items(keys.get("images")):
         entry = nodes.entries(item)
         name = nodes.text(entry.get("name"))

@@ -154,7 +154,7 @@ class _Scope:
         self._if: int | None = None
         """Line of the outermost current condition; None outside conditions."""
         self._loose = 0
-        """Number of enclosing loops and branches without a plain condition."""
+        """Number of enclosing bodies that may run any number of times."""
         self._depth = 0
         self._outer = frozenset(map(id, names.values()))  # other functions may use them, too
 

@@ -387,7 +387,7 @@ class Lexer:
         self.depth -= 1
 
     def read_quoted(self, parts: list[Part]) -> None:
-        """Read the next part of a text as if in double quotes, with `"` as plain text."""
+        """Add to `parts` the next part of a text as in double quotes, with `"` as plain text."""
         if self.text[self.pos] == '"':
             parts.append(Literal('"', self.pos, quoted=True))
             self.pos += 1

@@ -265,7 +265,7 @@ class Renderer(ABC):
         return tuple(RenderedCommand(role) for role in deployment.roles)
 
     def companions(self, deployment: Rendering, name: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return the files to write next to the text's file `name`, by name."""
+        """Return other files to write, by name; `name` is the text's own file."""
         return {}
 
     def notes(self, deployment: Rendering) -> Iterable[str]:  # noqa: ARG002
@@ -365,7 +365,7 @@ class Dialect:
         return text.replace("$", self.escaped)
 
     def text(self, value: str, name: str, *, secret: bool) -> str:
-        """Return an escaped value, or references to its variables.
+        """Return an escaped value; references if it is secret or unset.
 
         `name` is the variable to use for a secret that is a literal in the recipe.
         """
