@@ -147,7 +147,7 @@ def _argument(plan: Plan, name: str) -> Any:
 
 
 def _variable(plan: Plan, name: str, kind: str, default: Any) -> Any:
-    """Return a variable as the engine's `environ.py` reads it; `default` if unset or invalid."""
+    """Return variable `name` as the engine's environ.py reads it; `default` if unset or invalid."""
     text = plan.env(name)
     if text is None or kind == "raw":
         return text if kind == "raw" else default

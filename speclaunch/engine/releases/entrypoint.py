@@ -70,7 +70,7 @@ class Dispatch(Struct, frozen=True):
 
 
 def dispatch(args: Sequence[str], catalogue: Catalogue, *, certain: bool = True) -> Dispatch:
-    """Return how a version's `sglang serve` reads its args.
+    """Return the roles of the args of a version's `sglang serve`.
 
     `certain` is False if some args are unknown and one of them may be the model.
     """

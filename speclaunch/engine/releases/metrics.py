@@ -99,7 +99,7 @@ def _data() -> Any:
 
 
 def _shipped_nearest(release: str) -> str:
-    """Return the shipped release nearest to a version, even if the user added a catalogue for
+    """Return the shipped release nearest to `release`, even if the user added a catalogue for
     it."""
     versions = _data()["versions"]
     if release in versions:

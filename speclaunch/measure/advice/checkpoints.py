@@ -74,7 +74,7 @@ from speclaunch.engine import load as load_catalogue
 
 _NOT_SHOWN = frozenset({"name", "path", "config", "raw", "origin", "unread", "tensors"})
 FACTS = tuple(name for name in Checkpoint.__struct_fields__ if name not in _NOT_SHOWN)
-"""Facts of a checkpoint in display order."""
+"""Names of the facts, in display order."""
 
 
 class CheckpointSources(Struct, frozen=True):

@@ -435,7 +435,7 @@ def _doubts(way: Way, settled: SettledArguments) -> Iterator[str]:
 
 
 def settled_way(way: Way, target: str, version: str, lookup: Lookup) -> SettledArguments:
-    """Return a method's arguments for one release after applying machine-independent rules."""
+    """Return a method's arguments for one release after the fixes of machine-independent rules."""
     arguments = {"model_path": target, **way.arguments}
     found = settle(arguments, version, lookup, rules_of_the_way())
     if way.method is SpeculationMethod.NGRAM and not found.accepted:  # as a chain: see placing.py

@@ -160,7 +160,7 @@ def _put(into: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _followed(finding: Finding, now: Mapping[str, Any], version: str) -> Fix | None:
-    """Return the applicable fix that keeps algorithm, draft and target; None if there is none.
+    """Return the fix of `finding` if it keeps algorithm, draft and target; None otherwise.
 
     A draft with a shorter context than its target uses the target's context, as in shipped recipes.
     An environment variable allows it, and SPL403 warns.

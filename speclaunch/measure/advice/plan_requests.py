@@ -169,7 +169,7 @@ class PlanSide(Struct, frozen=True):
 def with_roles(
     words: Sequence[str], engine: str | None, config_dirs: Sequence[Path]
 ) -> Recipe | None:
-    """Return the recipe if it has several roles to plan together, else None.
+    """Return the recipe in `words` if it has several roles to plan together, else None.
 
     Always None for several recipes or versions. Raises InputError.
     """

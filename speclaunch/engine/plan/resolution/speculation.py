@@ -100,7 +100,7 @@ def resolve_draft(working: Working) -> None:
 
 
 def _own_draft(working: Working) -> None:
-    """Use the target as its own draft if it has multi-token prediction
+    """Use the target as its own draft if it has multi-token-prediction layers
     (speculative_hook.py:1121)."""
     if working.architecture not in working.architectures.mtp_default_draft_path:
         return
@@ -376,7 +376,7 @@ def _set_single(working: Working, name: str, algorithm: str, source: str) -> Non
 
 
 def _dflash(working: Working) -> None:
-    """Set DFLASH's parameters, with the block size as draft tokens (`_handle_dflash`)."""
+    """Set DFLASH's parameters, with the block size as num_draft_tokens (`_handle_dflash`)."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:335, 0.5.11 server_args.py:3322"
     for name in (STEPS, TOPK):
         _set_single(working, name, "DFLASH", source)
@@ -396,7 +396,7 @@ def _dflash(working: Working) -> None:
 
 
 def _dspark(working: Working) -> None:
-    """Set DSPARK's parameters, with gamma (the block size) plus one as draft tokens
+    """Set DSPARK's parameters, with gamma (the block size) plus one as num_draft_tokens
     (`_handle_dspark`)."""
     source = "sglang 0.5.23 arg_groups/speculative_hook.py:765, 0.5.16 :309"
     for name in (STEPS, TOPK):

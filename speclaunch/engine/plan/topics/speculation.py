@@ -50,7 +50,7 @@ def draft_checkpoint(settings: Settings, *, as_configured: bool = False) -> Chec
 
 
 def draft_of(settings: Settings, *, as_configured: bool = False) -> Checkpoint:
-    """Return the draft's checkpoint. Raises UnknownValueError if it is unknown."""
+    """Return `draft_checkpoint`. Raises UnknownValueError if it is unknown."""
     found = draft_checkpoint(settings, as_configured=as_configured)
     if found is None:
         raise UnknownValueError(UNKNOWN_DRAFT)

@@ -186,7 +186,7 @@ def method_of(settings: Settings) -> QuantizationMethod:
 
 
 def absence(settings: Settings, used: str) -> Absence | None:
-    """Return why GPUs do not support a quantization method; None if they do. Raises
+    """Return why GPUs do not support quantization method `used`; None if they do. Raises
     UnknownValueError."""
     versions = _REGISTERED.get(used)
     missing = versions is None or not settings.in_versions(versions)

@@ -293,7 +293,7 @@ def _typed(
     meta: dict[str, Any],
     missing: bool,
 ) -> dict[str, Any]:
-    """Return the ``add_argument`` keywords that the annotated type implies."""
+    """Return the ``add_argument`` keywords that type ``inner`` implies."""
     parser, choices, const = meta.get("type_parser"), meta.get("choices"), meta.get("const")
 
     def scalar(name: str) -> Any:

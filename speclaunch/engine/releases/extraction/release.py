@@ -424,7 +424,7 @@ def _fields_of_carrier(evaluator: SourceEvaluator) -> frozenset[str]:
 def _loaded(
     evaluator: SourceEvaluator, words: dict[str, frozenset[str]], names: frozenset[str]
 ) -> frozenset[str]:
-    """Return the ``names`` that any file loads as attributes."""
+    """Return ``names`` that files in ``words`` load as attributes."""
     found: set[str] = set()
     for file, known in words.items():
         if (names - found) & known:
