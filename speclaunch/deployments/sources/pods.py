@@ -516,7 +516,7 @@ def pod_of_container(
 
 
 def resource_amounts(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
-    """Return resource amounts by name, with integers as numbers."""
+    """Return resource amounts by name, integers as numbers."""
     return {name: numeric(amount) or amount for name, amount in settings(node, document).items()}
 
 
