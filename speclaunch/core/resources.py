@@ -19,7 +19,7 @@ DOCS_URL_VARIABLE = "SPECLAUNCH_DOCS_URL"
 
 @cache
 def _shipped(name: str) -> Path:
-    """Return a directory inside the package (wheel) or next to it (checkout)."""
+    """Return directory `name` inside the package (wheel) or next to it (checkout)."""
     inside = _PACKAGE / name
     return inside if inside.is_dir() else _PACKAGE.parent / name
 

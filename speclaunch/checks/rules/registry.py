@@ -28,7 +28,7 @@ def import_checks() -> None:
 
 
 def by_code(code: str) -> Rule | None:
-    """Return the rule with a code or name, ignoring case; None if there is none."""
+    """Return the rule with the code or name `code`, ignoring case; None if none has it."""
     normalized = code.strip().lower()
     return _named(normalized, RULES) or _named(normalized, all_rules())
 

@@ -83,7 +83,7 @@ def examined(plan: Plan) -> tuple[Subject, Loader, TensorComparison] | None:
 
 
 def subject(plan: Plan) -> Subject | None:
-    """Return the checkpoint to inspect; None if its files are not available.
+    """Return the checkpoint to inspect; None if there is none or it has no files.
 
     Raises UnknownValueError.
     """

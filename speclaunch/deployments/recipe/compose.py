@@ -124,7 +124,7 @@ class _Node(Struct, frozen=True):
     parent: str = ""
     """Final package of the parent."""
     is_option: bool = False
-    """True for a group option: its package is the group, unless its header names another."""
+    """True for a group option: its package is the group, unless its header names a package."""
 
     @property
     def config_path(self) -> str:

@@ -84,7 +84,7 @@ def recipe_of_lock(path: str) -> str | None:
 
 
 def no_recipe(words: Sequence[str], usage: str) -> Problem:
-    """Return the problem of a command line without a recipe."""
+    """Return the problem of `words`, which name no recipe."""
     from speclaunch.deployments.recipe.sections import meant_as_recipe  # noqa: PLC0415 - for a mistake only
 
     if "recipe=" in words:
