@@ -91,7 +91,7 @@ def _count(plan: Plan, name: str, default: int = 1, least: int = 1) -> int:
 
 
 def _partitioned(layers: int, stages: int, partition: str) -> tuple[range, ...]:
-    """Return the layer indices of each stage, as `SGLANG_PP_LAYER_PARTITION` sets them."""
+    """Return each stage's layer indices from `partition` (`SGLANG_PP_LAYER_PARTITION`)."""
     try:
         counts = [int(count) for count in partition.split(",")]
     except ValueError:

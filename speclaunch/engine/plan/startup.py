@@ -89,7 +89,7 @@ def patience(settings: Settings) -> int:
 
 
 def generates(settings: Settings, path: str | None) -> bool:
-    """True if a GET of the path generates a token. False without a path. Raises
+    """True if a GET of `path` generates a token; False if it is None. Raises
     UnknownValueError."""
     if path not in (_HEALTH, _GENERATE):
         return False
@@ -103,8 +103,8 @@ def generates(settings: Settings, path: str | None) -> bool:
 
 
 def waits_for_warmup(settings: Settings, path: str | None) -> bool:
-    """True if the path returns 200 only after the server has generated a token. False without a
-    path. Raises UnknownValueError."""
+    """True if `path` returns 200 only after the server has generated a token; False if `path` is
+    None. Raises UnknownValueError."""
     if path == "/ready":
         return True
     if path == "/ping":

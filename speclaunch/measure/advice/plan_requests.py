@@ -72,7 +72,7 @@ class PlanComparison(Struct, frozen=True):
 
     @property
     def idle(self) -> tuple[PlanDifference, ...]:
-        """Default arguments whose difference has no effect."""
+        """Unset arguments whose difference has no effect."""
         return tuple(
             difference
             for difference in self.arguments

@@ -215,7 +215,7 @@ def _split(plan: Plan) -> int | None:
 
 
 def _corpus(plan: Plan) -> SizeEstimate:
-    """Return the size of NGRAM's trie on a CPU; 0 on GPUs, where it uses host memory."""
+    """Return the size of NGRAM's trie on a CPU; 0 otherwise (on GPUs it uses host memory)."""
     if plan.algorithm != "NGRAM" or not plan.device.startswith("cpu"):
         return NOTHING
     nodes = number(plan, "speculative_ngram_capacity", _NODES)
