@@ -161,7 +161,7 @@ class EngineMetrics(Struct, frozen=True, kw_only=True):
 
 
 def read_metrics(client: EngineClient, seconds: float = _SECONDS) -> EngineMetrics:
-    """Return the metrics in `/metrics`. Raises EngineError; NoMetricsError without `/metrics`."""
+    """Return the metrics in `/metrics`. Raises EngineError, or NoMetricsError if it is missing."""
     answer = client.get(_PATH, seconds, most=MOST_BYTES)
     if answer.status_code == _NOT_FOUND:
         raise NoMetricsError(f"no {_PATH}")
@@ -177,7 +177,7 @@ def read_metrics(client: EngineClient, seconds: float = _SECONDS) -> EngineMetri
 
 
 def engine_metrics(samples: Iterable[Sample]) -> EngineMetrics:
-    """Return the values of an engine from its samples."""
+    """Return the metrics of an engine from its samples."""
     ranks: dict[str, dict[tuple[int, ...], dict[str, float]]] = {}
     finished: dict[str, float] = {}
     role = None
@@ -227,7 +227,7 @@ def _integer(text: str | None) -> int | None:
 
 
 def read_loads(client: EngineClient, info: Mapping[str, Any]) -> EngineMetrics:
-    """Return the values of an engine without `/metrics`. Raises EngineError.
+    """Return the metrics of an engine without `/metrics`. Raises EngineError.
 
     Sources: `/v1/loads` (from 0.5.8, entrypoints/v1_loads.py), and the internal states in `info`,
     the engine's `/server_info`. Acceptance lengths are means since the engine's start.

@@ -509,7 +509,7 @@ def last_error(lines: Sequence[str]) -> str | None:
 
 def dead_process(lines: Sequence[str]) -> str | None:
     """Describe the first dead process that the engine's watchdog reports (utils/watchdog.py); None
-    without a report."""
+    if it reports none."""
     for line in lines:
         found = _DEAD_PROCESS.search(line)
         if found:

@@ -91,8 +91,8 @@ def secrets_file_of(prepared: Prepared, directory: Path) -> tuple[Path, str] | N
     """Return the path and the text of the private file with secret arguments, for the engine's
     `--config`.
 
-    None without secrets, if the user sets `--config`, or for releases before 0.5.3, which have no
-    `--config`.
+    None if there are no secrets, if the user sets `--config`, or if the release lacks `--config`
+    (before 0.5.3).
     """
     secrets = {
         argument.flag.removeprefix("--"): str(argument.values[0])

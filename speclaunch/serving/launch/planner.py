@@ -212,7 +212,7 @@ def in_planner_process() -> bool:
 
 
 def hand_over(handed: PlannerResult) -> NoReturn:
-    """Send the launch from the planner to the waiting process, and exit."""
+    """Send the planner's result to the waiting process, and exit."""
     assert _to_supervisor is not None  # noqa: S101 - for the type checker
     sys.stdout.flush()
     sys.stderr.flush()

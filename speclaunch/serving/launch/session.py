@@ -210,7 +210,7 @@ class Session(Struct):
         return journal.recall(self._key)
 
     def start(self) -> PlannedLaunch:
-        """Return all decisions made before the launch begins."""
+        """Return the planned launch, with all initial decisions."""
         prepared, deployment = self.prepared, self.deployment
         known, announced = self._usable()
         rung = None if known else self.predicted_rung()

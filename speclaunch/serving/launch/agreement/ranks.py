@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CYCLES = 10
-"""Number of the keeper's cycles during one lease."""
+"""Number of keeper cycles per lease."""
 _SHORTEST_SECONDS = 0.05
 _LONGEST_SECONDS = 2.0
 

@@ -525,8 +525,8 @@ def _doubts(
 
 
 def _candidates(suspect: Suspect, reason: str, mixed: bool) -> list[CauseCandidate]:
-    """Return the possible causes of an error: several if the milestones before it may belong to
-    other processes."""
+    """Return the possible causes of an error; several if `mixed` (its milestones may belong to
+    other processes)."""
     varied = mixed or (suspect.cause is None and suspect.failure.through_arguments)
     causes = possible_causes(suspect) if varied else [suspect.cause]
     failure = suspect.failure

@@ -58,8 +58,8 @@ class _Traceback(Struct):
     failure: LogFailure | None = None
     """Exception, once it has been read; its message may continue for some lines."""
     doubted: LogFailure | None = None
-    """Exception after which more frames came. If another exception follows, one of the two belongs
-    to another process."""
+    """Exception that was followed by more frames. If another exception follows, one of the two
+    belongs to another process."""
     extra: int = 0
     foreign: int = 0
     """Number of lines from other processes since the last frame."""
