@@ -347,7 +347,7 @@ class Recipe(Struct, frozen=True):
 
     @property
     def start(self) -> Place:
-        """Place of a role; otherwise of the recipe's first line."""
+        """Place of the role (without one, of the first line)."""
         return Place(str(self.path)) if self.server_context is None else self.server_context.place
 
     def place(self, *keys: str | int) -> Place:
