@@ -29,13 +29,9 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 import catalogue  # noqa: E402
 from releasing.sources import squeezed, wheel_or_folder  # noqa: E402
 
-from speclaunch.checks.advisory import DATA, Advisory, page_text  # noqa: E402
-from speclaunch.checks.advisory_database import (  # noqa: E402
-    defects,
-    encode_advisories,
-    marker_defects,
-)
-from speclaunch.checks.advisory_records import SourceMark  # noqa: E402
+from speclaunch.checks.advisory import DATA, UNKNOWN, Advisory, page_text  # noqa: E402
+from speclaunch.checks.advisory_database import defects, encode_advisories  # noqa: E402
+from speclaunch.checks.advisory_records import Confidence, SourceMark  # noqa: E402
 from speclaunch.engine.releases.catalogue import held_versions  # noqa: E402
 from speclaunch.engine.releases.extraction.source import PackageSource  # noqa: E402
 from speclaunch.engine.releases.versions import within  # noqa: E402
@@ -81,7 +77,15 @@ def all_defects(advisory: Advisory, path: Path) -> Iterator[str]:
     if advisory.id != path.stem:
         yield f"its ID is not the file's name: {advisory.id}"
     yield from defects(advisory)
-    yield from marker_defects(advisory)
+    yield from _marker_defects(advisory)
+
+
+def _marker_defects(advisory: Advisory) -> Iterator[str]:
+    """Yield the reasons why an advisory's marker contradicts its confidence or range."""
+    if (advisory.marker is not None) != (advisory.confidence is Confidence.MARKER):
+        yield f"confidence {advisory.confidence} with{'' if advisory.marker else 'out'} a marker"
+    if advisory.marker and UNKNOWN in (advisory.introduced, advisory.fixed):
+        yield "a marker, but an unknown range"
 
 
 class Release:

@@ -23,7 +23,7 @@ from speclaunch.checks.advisory import (
     stored_file,
 )
 from speclaunch.checks.advisory_conditions import FEATURES
-from speclaunch.checks.advisory_records import Condition, Confidence
+from speclaunch.checks.advisory_records import Condition
 from speclaunch.core import (
     HttpError,
     HttpReader,
@@ -83,14 +83,6 @@ def defects(advisory: Advisory) -> Iterator[str]:
     yield from _unknown_names(advisory.when)
     if advisory.workaround is not None:
         yield from _unreleased(advisory.workaround.set, advisory.workaround.env)
-
-
-def marker_defects(advisory: Advisory) -> Iterator[str]:
-    """Yield the reasons why an advisory's marker contradicts its confidence or range."""
-    if (advisory.marker is not None) != (advisory.confidence is Confidence.MARKER):
-        yield f"confidence {advisory.confidence} with{'' if advisory.marker else 'out'} a marker"
-    if advisory.marker and UNKNOWN in (advisory.introduced, advisory.fixed):
-        yield "a marker, but an unknown range"
 
 
 def _unknown_names(condition: Condition) -> Iterator[str]:
