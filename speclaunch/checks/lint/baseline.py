@@ -244,7 +244,7 @@ def _named(
     folder: str,
     marks: Callable[[Iterable[Finding], str], list[str]] = fingerprints,
 ) -> Mapping[int, str]:
-    """Return the fingerprints of findings by object id."""
+    """Return fingerprints by object id, except for SPL000."""
     named = [finding for finding in findings if finding.code != UNREADABLE.code]
     return {id(finding): mark for finding, mark in zip(named, marks(named, folder), strict=True)}
 
