@@ -288,7 +288,8 @@ def _one_line(finding: Finding, engines: Sequence[str]) -> Styled:
 
 
 def minor_bugs(findings: Iterable[Finding], more: str) -> list[str]:
-    """Return a line about advisories of info severity, if any; `more`: option that shows them."""
+    """Return a line about advisories of info severity and `more`, the option that shows them; empty
+    without such advisories."""
     ids = dict.fromkeys(finding.code for finding in findings if finding.is_minor_bug)
     if not ids:
         return []

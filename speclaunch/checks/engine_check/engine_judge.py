@@ -493,7 +493,7 @@ network access."""
 
 
 class PlacedQuestion(Struct, frozen=True):
-    """Question whose model files exist on disk, with its changed tokens."""
+    """Question whose model files exist on disk, with the tokens that name them changed."""
 
     words: list[str]
     env: dict[str, str]

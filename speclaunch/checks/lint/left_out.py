@@ -45,7 +45,7 @@ class LeftOut:
         return any(exclusion.match(file) for exclusion in self.excluded(resolved))
 
     def excluded(self, directory: str) -> list[Patterns]:
-        """Return the patterns of the command line and of the directory's configuration file."""
+        """Return the exclusions from the command line and the directory's configuration file."""
         found = [] if self._exclude is None else [self._exclude]
         project = self._above(directory)[1] if self._above is not None else None
         if project is not None and project.exclude is not None:

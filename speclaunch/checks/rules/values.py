@@ -88,7 +88,7 @@ def attention_backends(plan: Plan) -> tuple[str | None, str | None]:
 def verifying_backend(plan: Plan) -> str | None:
     """Return the backend with which the target verifies drafts; None if unset.
 
-    It is prefill's, unless `speculative_attention_mode` is decode. Raises UnknownValueError.
+    This is prefill's if `speculative_attention_mode` is not decode. Raises UnknownValueError.
     """
     prefill, decode = attention_backends(plan)
     return decode if plan.value("speculative_attention_mode") == "decode" else prefill

@@ -261,7 +261,7 @@ class ServingSection(Section):
     """Reaction to changes of a serving engine."""
 
     on_degraded: Literal["log", "stop"] = "log"
-    """Reaction to a drop of the acceptance length: `log` it, or also `stop` the engine."""
+    """Reaction to a drop in the acceptance length: `log` it, or also `stop` the engine."""
 
 
 def _off(value: object) -> object:

@@ -270,7 +270,7 @@ class PodRenderer(Renderer):
 
     @abstractmethod
     def objects(self, deployment: Rendering) -> Iterator[Object]:
-        """Yield the objects in the order of the text."""
+        """Yield the objects in the order in which the manifest lists them."""
 
     def header(self, deployment: Rendering) -> Iterator[str]:
         """Yield the leading comment lines."""

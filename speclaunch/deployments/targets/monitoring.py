@@ -101,7 +101,7 @@ class PrometheusRulesRenderer(MonitoringRenderer):
         )
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
-        """Yield errors: names that the release lacks, and differences from the rules."""
+        """Yield metrics in `text` that the release lacks, and differences from our rules."""
         series = series_of(deployment.version)
         for role in alerts_of(deployment):
             expressions = [alert.expression for alert in role.alerts.values()]
@@ -312,7 +312,7 @@ class GrafanaRenderer(MonitoringRenderer):
         return json.dumps(_dashboard(deployment), indent=2) + "\n"
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
-        """Yield errors: names that the release lacks, and differences from the dashboard."""
+        """Yield metrics in `text` that the release lacks, and differences from our dashboard."""
         written = json.loads(text)
         if written != _dashboard(deployment):
             yield "its panels differ"

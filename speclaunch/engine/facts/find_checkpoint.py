@@ -304,7 +304,7 @@ def _as(name: str, other: str, found: Checkpoint | UnknownFact) -> Checkpoint | 
 
 
 def _without_storage(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a config without the keys about weight storage, also in nested objects."""
+    """Return a config without its weight-storage keys, including those of nested objects."""
     return {
         key: _without_storage(value) if isinstance(value, dict) else value
         for key, value in config.items()

@@ -159,9 +159,8 @@ def least_seconds(settings: Settings) -> int:
 
 _GB = 10**9
 SLOW_BYTES_PER_SECOND = 200_000_000
-"""Assumed worst-case read rate of a shared file system, a standard cloud disk or a hub download.
-AWS gp3 volumes are slower (125 MB/s) unless more is provisioned. EFS and hub downloads reach
-200 to 500 MB/s."""
+"""Assumed low read rate of a shared file system, a cloud disk or a hub download. AWS gp3 volumes
+are slower by default (125 MB/s). EFS and hub downloads reach 200 to 500 MB/s."""
 _FASTEST, _USUAL = 16e9, 1e9
 """Maximum and likely rates at which one host reads weights, in bytes per second. The page cache or
 eight NVMe drives reach the maximum. The likely rate is that of a network disk or one drive (users

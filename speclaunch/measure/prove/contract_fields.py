@@ -237,7 +237,7 @@ _SCHEMA: dict[str, Any] = {
 
 
 def _matches_schema(text: str) -> bool:
-    """True if a text, ignoring whitespace, begins or completes an object of `_SCHEMA`."""
+    """True if a text, ignoring whitespace, is an object of `_SCHEMA` or the beginning of one."""
     begun = "".join(text.split())
     complete = (
         f'{{"color":"{color}","done":{done}}}' for color in _COLORS for done in ("true", "false")

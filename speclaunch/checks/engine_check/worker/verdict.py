@@ -195,7 +195,7 @@ def without_model(error: BaseException) -> bool:
 
 
 def tidy(text: str) -> str:
-    """Return a message of limited length, without this machine's paths."""
+    """Return `text` without this machine's paths, cut to `LONGEST` characters."""
     for path in (os.getcwd(), *(entry for entry in sys.path if len(entry) > 4)):
         text = text.replace(path, "")
     return text[:LONGEST]

@@ -102,7 +102,7 @@ def _by_the_ranks(working: Working, memory: int | None) -> None:
 
 
 def _reserve_by_class(working: Working, memory: int) -> Reserve:
-    """Return the reserve of 0.4.7 to 0.5.2, by GPU class (0.4.10 server_args.py:327)."""
+    """Return the reserve that 0.4.7 to 0.5.2 choose by GPU class (0.4.10 server_args.py:327)."""
     reserve = Reserve()
     ranks = working.number("tp_size", 1) * working.number("pp_size", 1)
     if memory < 35 * _GIB:

@@ -57,7 +57,7 @@ def halved(checkpoint: Checkpoint) -> str:
 
 
 def may_be(settings: Settings, architectures: Iterable[str]) -> bool:
-    """True if the target may have one of these rare architectures.
+    """True if the target may have one of these `architectures`, which must be rare.
 
     If only the name or path of the checkpoint is known, it must contain the family's name:
     `MiMoV2ForCausalLM` may be `XiaomiMiMo/MiMo-V2-Flash`. Without this check, an unknown

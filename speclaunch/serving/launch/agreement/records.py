@@ -154,7 +154,7 @@ class DecisionKind(StrEnum):
 
 
 class Name(Struct, frozen=True):
-    """Name of one life of a rank. Each restart of the rank increments the life's number."""
+    """Name of one life of a rank, from its start to its end. Each restart increments the number."""
 
     part: str
     """Name of the rank's server. All ranks of a server run with the same settings."""
