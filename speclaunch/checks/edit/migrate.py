@@ -147,7 +147,7 @@ def successor(image: str, to: str) -> NewImage | None:
 def unknown_image(image: str, to: str) -> Problem:
     """Return the problem that an image has no known counterpart for the release `to`."""
     return Problem(
-        f"{image} contains SGLang {image_version(image)}, and its counterpart with {to} is unknown",
+        f"{image} contains SGLang {image_version(image)}; no image of its kind with {to} is known",
         help=(
             f"set an image with SGLang {to} (official: {official_image(to)}); --force leaves "
             "the image unchanged"

@@ -270,7 +270,7 @@ def domino_checkpoint(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"the Domino draft has {what}",
             at=(DRAFT_PATH,),
-            why="the engine rebuilds the head from this config when it loads the draft, and stops",
+            why="the engine rebuilds the head from this config when it loads the draft, and fails",
             fix=Fix("use another draft, or another number of draft tokens"),
         )
 

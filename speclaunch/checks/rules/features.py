@@ -79,7 +79,7 @@ def streaming_session(plan: Plan) -> Iterator[Verdict]:
     """Report streaming sessions with SpecV2 in 0.5.10."""
     if plan.value("enable_streaming_session") and spec_v2.would_run(plan):
         yield Verdict(
-            f"SGLang {plan.request.version} refuses streaming sessions while SpecV2 runs",
+            f"SGLang {plan.request.version} refuses streaming sessions with SpecV2",
             at=("enable_streaming_session", spec_v2.VARIABLE),
             why="each request to open a session fails: Streaming sessions are incompatible with "
             "speculative decoding v2 (overlap + speculative)",

@@ -359,7 +359,7 @@ def node_address(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"node_rank {rank} is not below nnodes {nodes}",
             at=(RANK, NODES),
-            why="the host is beyond the last rank, and the other hosts ignore it",
+            why="the host's rank is too high, and the other hosts ignore it",
             fix=Fix(f"number the hosts from 0 to {nodes - 1}"),
         )
     if plan.request.origin is RequestOrigin.RECIPE:

@@ -239,7 +239,7 @@ def _compose_refusals(deployment: Rendering) -> Iterator[Problem]:
     if deployment.runs_speclaunch and options.speclaunch is SpeclaunchFrom.WHEEL:
         yield Problem(
             "docker-compose cannot install speclaunch before a start (deploy.speclaunch: wheel)",
-            help="set deploy.speclaunch to image (which must contain it) or mounted (a directory)",
+            help="set deploy.speclaunch to image (it contains speclaunch) or mounted (a directory)",
         )
 
 
