@@ -579,9 +579,9 @@ class BisectOptions(VerbOptions):
         least=0,
         most=0.4,
         help="Expected fraction of starts with a wrong result. bisect repeats starts until it is "
-        "99% certain of the two versions; with 0, it checks each version once. Default: start each "
-        "version once, and repeat checks other than `start` and `contract` until passes and "
-        "failures differ by four.",
+        "99% certain of the two versions; with 0: one check per version. Default: one start per "
+        "version; checks other than `start` and `contract` are repeated until passes outnumber "
+        "failures by four, or the reverse.",
     )
     engine_python = ENGINE_PYTHON
     timeout = option(
