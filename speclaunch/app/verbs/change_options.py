@@ -246,8 +246,8 @@ class PullOptions(VerbOptions):
         "--into",
         metavar="DIR",
         help="Directory to write to. Default: the nearest `.speclaunch/models` in or above the "
-        "recipe's directory (without a recipe: the working directory). If there is none, it is "
-        "created in that directory.",
+        "recipe's directory (without a recipe: the working directory), else a new one in "
+        "that directory.",
     )
     config_dir = CONFIG_DIR
 

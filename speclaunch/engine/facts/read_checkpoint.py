@@ -1,10 +1,5 @@
 """Reads a checkpoint's facts from its directory, and applies `json_model_override_args`.
 
-Context length: `get_context_length` (srt/utils/hf_transformers/common.py) is the same in every
-release from 0.4.6 to 0.5.23, but its input, the config that `transformers` returns, differs.
-Transformers 5 (SGLang 0.5.10 and later) also reads rope scaling from `rope_parameters`, and fills
-in `original_max_position_embeddings`; the engine then ignores the scaling factor.
-
 A checkpoint's quantization is named as in the newest engine: `_parse_quant_hf_config` and
 `_parse_modelopt_quant_config` in srt/configs/model_config.py (0.5.23). Releases up to 0.5.2 name
 all of NVIDIA's ModelOpt methods `modelopt`.
@@ -49,7 +44,10 @@ _KEYS = (
     "max_position_embeddings",
 )
 """Config keys of the context length, in SGLang's order (CONTEXT_LENGTH_KEYS near
-get_context_length)."""
+get_context_length). `get_context_length` (srt/utils/hf_transformers/common.py) is the same in every
+release from 0.4.6 to 0.5.23, but its input, the config that `transformers` returns, differs.
+Transformers 5 (SGLang 0.5.10 and later) also reads rope scaling from `rope_parameters`, and fills
+in `original_max_position_embeddings`; the engine then ignores the scaling factor."""
 _FILLED_IN = frozenset({"llama3", "yarn", "longrope"})
 """Scaling types for which transformers 5 adds `original_max_position_embeddings`
 (modeling_rope_utils.py)."""

@@ -4,11 +4,6 @@ A record is a small JSON object that omits usual values (type ``str``, default `
 destination equal to the name). ``decode(encode(x)) == x``, and encoding is deterministic: a
 regenerated catalogue is byte-identical.
 
-Conversion functions mirror the engine's own, which an argument's ``type`` names. Sources:
-sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and arg_groups/argparse_actions.py
-of 0.5.23, compared with the same functions of every earlier release. Functions that differ
-between releases accept the version.
-
 A catalogue file has the form ``{"versions": […], "records": {key: [[first, record], [first, last,
 record], …]}}``. A span without ``last`` is open: it extends to the newest version. A new release
 therefore changes only the lines of the records that differ. Keys are sorted, one per line, so the
@@ -372,6 +367,10 @@ _CONVERSIONS: Mapping[str, Convert] = {
     "json_list_type": _json_list_type,
     "parse_cuda_graph_backend_arg": _cuda_graph_backend,
 }
+"""Conversion functions mirror the engine's own, which an argument's ``type`` names. Sources:
+sglang/srt/utils/common.py, model_executor/cuda_graph_config.py and arg_groups/argparse_actions.py
+of 0.5.23, compared with the same functions of every earlier release. Functions that differ
+between releases accept the version."""
 
 
 def converter(argument: Argument, version: str) -> Convert:

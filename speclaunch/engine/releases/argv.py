@@ -8,8 +8,6 @@ argparse.
 Building a parser of all arguments takes as long as a complete check of a script. Most command lines
 do not need it: their flags match the catalogue exactly, each has an accepted number of values, and
 no value begins with a dash. Every other command line, and every rejection, goes to argparse.
-tests/engine/releases/test_plain_flags.py compares the two ways on random command lines. Source:
-argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`, `_get_values`.
 """
 
 from __future__ import annotations
@@ -31,7 +29,11 @@ ANY_NUMBER = 1 << 30
 """A number of values that no command line reaches."""
 
 NOT_PLAIN = object()
-"""Result for a value that only argparse can accept or reject."""
+"""Result for a value that only argparse can accept or reject.
+
+Source: argparse of Python 3.11, `_parse_optional`, `_get_option_tuples`, `_get_values`.
+tests/engine/releases/test_plain_flags.py compares both ways on random command lines.
+"""
 
 
 def flag_of(word: str, catalogue: Catalogue) -> Argument | Ambiguous | UnknownFlag | None:

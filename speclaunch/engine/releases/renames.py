@@ -4,10 +4,6 @@ A recipe may use the old or the new name; the command uses the name that the eng
 catalogue states which version has a name. These tables only state which names are equivalent, and
 what replaces a removed argument.
 
-Sources: the released wheels as tools/catalogue.py reads them. A rename is listed if the old flag's
-deprecation text names the new flag, or if both flags store to the same destination.
-tests/engine/releases/test_renames.py compares each entry with the catalogue.
-
 The catalogue's names differ by version (`tensor_parallel_size` up to 0.5.13, `tp_size` from
 0.5.14). Flag and destination can differ, too. Therefore, code identifies an argument by its
 canonical name only. tests/engine/releases/test_canonical.py checks every literal name in the code.
@@ -60,6 +56,9 @@ RENAMES: tuple[Rename, ...] = (
     Rename("moe_data_parallel_size", "moe_dp_size"),
     Rename("attention_context_parallel_size", "attn_cp_size"),
 )
+"""Source: the released wheels as tools/catalogue.py reads them. A rename is listed if the old
+flag's deprecation text names the new flag, or if both flags store to the same destination.
+tests/engine/releases/test_renames.py compares each entry with the catalogue."""
 
 
 class Conversion(Struct, frozen=True):

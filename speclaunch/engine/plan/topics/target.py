@@ -1,12 +1,4 @@
-"""The target: the architecture that the engine dispatches on, data type, quantization and LoRA.
-
-The quantization method depends on the release, the argument and the checkpoint. Sources:
-`_verify_quantization`, `_parse_quant_hf_config` and `_parse_modelopt_quant_config` (0.5.23
-configs/model_config.py:2000, :1727, :1838; 0.5.8 :757, :584, :680), the methods' own
-`override_quantization_method` (0.5.23 layers/quantization/base_config.py:223, awq/awq.py:333,
-gptq/gptq.py:414, humming.py:503, moe_wna16.py:164, modelopt_quant.py:830), and the registered
-methods (0.5.23 layers/quantization/__init__.py:63).
-"""
+"""The target: the architecture that the engine dispatches on, data type, quantization and LoRA."""
 
 from __future__ import annotations
 
@@ -79,6 +71,13 @@ def has_architecture(settings: Settings, architectures: Iterable[str]) -> bool:
 
 
 NAME = "quantization"
+"""Argument of the quantization method, which also depends on the release and the checkpoint.
+
+Sources: `_verify_quantization`, `_parse_quant_hf_config` and `_parse_modelopt_quant_config` (0.5.23
+configs/model_config.py:2000, :1727, :1838; 0.5.8 :757, :584, :680), the methods' own
+`override_quantization_method` (0.5.23 layers/quantization/base_config.py:223, awq/awq.py:333,
+gptq/gptq.py:414, humming.py:503, moe_wna16.py:164, modelopt_quant.py:830), and the registered
+methods (0.5.23 layers/quantization/__init__.py:63)."""
 NONE = "unquant"
 """The `quantization` value that means no quantization."""
 
