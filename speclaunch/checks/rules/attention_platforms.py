@@ -486,8 +486,8 @@ def sparse_kv_dtype(plan: Plan) -> Iterator[Verdict]:
 _FP4_KV_BACKEND_TYPES = ("nvfp4", "fp4_mx_block16")
 _OLD_TYPE = "fp4_e2m1"
 """Former name of a KV cache dtype; 0.5.16 and later refuse it."""
-_PLAIN = ("triton", "torch_native", "flex_attention", "trtllm_mha")
-_FP4_KV_BACKEND_LATENT = ("flashinfer", "trtllm_mla", "cutlass_mla")
+_PLAIN: tuple[str, ...] = ("triton", "torch_native", "flex_attention", "trtllm_mha")
+_FP4_KV_BACKEND_LATENT: tuple[str, ...] = ("flashinfer", "trtllm_mla", "cutlass_mla")
 _FP4_KV_BACKEND_EARLY = "flashmla"
 """Backend that reads an FP4 cache with latent attention before 0.5.16, if it runs both phases.
 `_FP4_KV_BACKEND_LATENT` lists the other such backends (0.5.20 and later reject cutlass_mla), and

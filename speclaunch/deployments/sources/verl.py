@@ -72,19 +72,20 @@ def read_overrides(words: Sequence[Field]) -> Invocation | None:
     values = _values(found, runs_mtp=runs_mtp)
     argv = [*rest, *_unset(values, place)]
     if runs_mtp:
-        for name in _SPECULATION.keys() - values:
-            argv += (_flag(name, place), Word(_SPECULATION[name], place))
+        for name, default in _SPECULATION.items():
+            if name not in values:
+                argv += (_flag(name, place), Word(default, place))
     dropped: list[Dropped] = []
     for name, value in values.items():
-        word = value.word()
-        text = _unquoted(word.text)
-        if word.evaluated and text.lower() in _OFF:
+        token = value.word()
+        text = _unquoted(token.text)
+        if token.evaluated and text.lower() in _OFF:
             why = "a false or null field keeps its default"
-            dropped.append(Dropped(f"{name}={text}", word.place, why))
-        elif word.evaluated and text.lower() == "true":
-            argv.append(_flag(name, word.place))
+            dropped.append(Dropped(f"{name}={text}", token.place, why))
+        elif token.evaluated and text.lower() == "true":
+            argv.append(_flag(name, token.place))
         else:
-            argv += (_flag(name, word.place), replace(word, text=text))
+            argv += (_flag(name, token.place), replace(token, text=text))
     program = tuple(word.word() for word in words[:start])
     return Invocation(
         InvocationKind.ENGINE, tuple(argv), place, program=program, dropped=tuple(dropped)

@@ -136,7 +136,10 @@ def test_migrate_carries_an_official_image_and_refuses_any_other(tmp_path: Path)
         done = program.run("migrate", "pod.yaml", "--to", "0.5.23", cwd=tmp_path)
         becomes = given or image
         if given is None:
-            assert done.returncode == 1 and "unknown" in done.stderr, (image, done.stderr)
+            assert done.returncode == 1 and "no image of its kind" in done.stderr, (
+                image,
+                done.stderr,
+            )
             assert file.read_text() == MANIFEST.format(image=image)
             done = program.run("migrate", "pod.yaml", "--to", "0.5.23", "--force", cwd=tmp_path)
         assert done.returncode == 0 and "wrote pod.yaml" in done.stderr, (image, done.stderr)
