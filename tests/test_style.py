@@ -142,6 +142,7 @@ def _all() -> tuple[Text, ...]:
 
 
 @pytest.mark.thorough
+@pytest.mark.core
 def test_messages_are_imperative_and_begin_with_their_subject() -> None:
     assert len(_all()) > 3000
     wrong = sorted({one for text in _all() for one in complaints(text)})
@@ -256,6 +257,7 @@ def docstrings(path: Path) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.thorough
+@pytest.mark.core
 def test_docstrings_start_with_a_noun_or_a_verb() -> None:
     """They say what the caller gets: "Return the findings", "Files with findings", "True if"."""
     found = [
@@ -295,6 +297,7 @@ def identifiers(path: Path) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.thorough
+@pytest.mark.core
 def test_identifiers_use_the_words_of_the_glossary() -> None:
     found = {
         str(path.relative_to(ROOT)): f"{path.relative_to(ROOT)}:{line}: {name}"

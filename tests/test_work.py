@@ -173,6 +173,7 @@ def recipes(tmp_path: Path) -> Path:
 
 
 @pytest.mark.thorough
+@pytest.mark.core
 @pytest.mark.parametrize("name", sorted(NOT_NEEDED))
 def test_imports(name: str, tmp_path: Path) -> None:
     (tmp_path / "serve.sh").write_text(script(3))
