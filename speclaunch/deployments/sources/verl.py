@@ -1,8 +1,9 @@
 """verl's server commands: Hydra overrides from which verl builds SGLang's `ServerArgs`.
 
 `rollout.engine_kwargs.sglang` replaces what verl derives from its own options. `model.mtp` replaces
-both. Source: verl (volcengine/verl), verl/workers/rollout/sglang_rollout/async_sglang_server.py
-(`launch_server`).
+both. Sources: volcengine/verl at 01217507,
+verl/workers/rollout/sglang_rollout/async_sglang_server.py (`launch_server`), and a later revision
+of it with `mtp`.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ def read_overrides(words: Sequence[Field]) -> Invocation | None:
         elif index > start and word.unknown is not None and "=" not in word.text:
             rest.append(word.word())
     runs_mtp = _is_true(found, f"{_MTP}enable") and _is_true(found, f"{_MTP}enable_rollout")
-    engine = _text(found, f"{_ROLLOUT}name")
-    sets_fields = any(name.startswith(_ENGINE) for name in found)
-    if engine != "sglang" and (engine.isalpha() or not sets_fields):
+    engine = found.get(f"{_ROLLOUT}name")
+    is_sglang = _text(found, f"{_ROLLOUT}name") == "sglang"
+    if engine is not None and engine.unknown is None and not is_sglang:
         return None
-    if not sets_fields and not runs_mtp:
+    if not any(name.startswith(_ENGINE) for name in found) and not (runs_mtp and is_sglang):
         return None
     place = words[max(start - 1, 0)].place
     values = _values(found, runs_mtp=runs_mtp)
@@ -96,7 +97,7 @@ def _values(found: Mapping[str, Field], *, runs_mtp: bool) -> dict[str, Field]:
     """Return the overrides by the engine argument that they set; the last one wins."""
     values = {own: found[name] for name, own in _OWN.items() if name in found}
     if _text(found, f"{_ROLLOUT}data_parallel_size") not in ("", "1"):
-        values.pop("tp_size", None)  # verl multiplies the two
+        values.pop("tp_size", None)  # later revisions multiply the two
     values |= {n.removeprefix(_ENGINE): v for n, v in found.items() if n.startswith(_ENGINE)}
     if runs_mtp:
         for name in _SPECULATION:

@@ -100,3 +100,8 @@ def test_multi_token_prediction() -> None:
 )
 def test_no_speculation_on_sglang(text: str) -> None:
     assert not read_shell(f"python3 -m verl.trainer.main_ppo {text}\n", "a.sh").invocations
+
+
+def test_the_environment_may_choose_sglang() -> None:
+    found = read(f"python3 -m verl.main {ROLLOUT}name=$NAME {ENGINE}speculative_algorithm=NGRAM\n")
+    assert texts(found)[-2:] == ["--speculative-algorithm", "NGRAM"]
