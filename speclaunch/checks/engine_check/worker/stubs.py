@@ -66,7 +66,7 @@ class Thing(metaclass=StandInMeta):
             raise AttributeError(name)
         return thing(name)
 
-    def __call__(self, *args: Any, **named: Any) -> Any:  # noqa: D102
+    def __call__(self, *args: Any, **named: Any) -> Any:
         if len(args) == 1 and not named and isinstance(args[0], (types.FunctionType, type)):
             return args[0]
         return Thing()

@@ -95,7 +95,7 @@ class Operator:
             raise AttributeError(name)
         return Thing()
 
-    def __call__(self, *args: Any, **named: Any) -> Any:  # noqa: D102
+    def __call__(self, *args: Any, **named: Any) -> Any:
         return self._function(*args, **named)
 
 
