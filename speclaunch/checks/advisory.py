@@ -64,7 +64,6 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     @property
     def first(self) -> str:
-        """First affected release or, if unknown, the first release with a report."""
         return self.seen[0] if self.introduced == UNKNOWN else self.introduced
 
     @property
@@ -108,7 +107,6 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """Arguments and variables that the workaround changes."""
         return () if self.workaround is None else (*self.workaround.set, *self.workaround.env)
 
     @property
@@ -127,7 +125,6 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         return plan.in_versions(self.versions) and holds(self.when, plan)
 
     def rule(self) -> Rule:
-        """Return the rule that reports this advisory."""
         return Rule(
             self.id,
             self.name,
@@ -144,8 +141,10 @@ _SERIOUS = (Symptom.HANG, Symptom.CRASH, Symptom.REFUSAL, Symptom.WRONG_OUTPUT)
 
 
 def _fix(advisory: Advisory) -> Fix | None:
-    """Return the remedy as a fix, or None without a remedy. The fix of an info advisory has no
-    edits, because they would affect all requests."""
+    """Return the remedy as a fix, or None without a remedy.
+
+    The fix of an info advisory has no edits, because they would affect all requests.
+    """
     workaround = advisory.workaround
     if workaround is None or advisory.severity is Severity.INFO:
         return Fix(advisory.remedy) if advisory.remedy else None
@@ -153,7 +152,6 @@ def _fix(advisory: Advisory) -> Fix | None:
 
 
 def _verdicts(advisory: Advisory, plan: Plan) -> Iterator[Verdict]:
-    """Yield a verdict if the deployment is affected. Raises UnknownValueError."""
     if not advisory.applies(plan):
         return
     why = f"{advisory.symptom.value}; {advisory.release_range}"
@@ -191,8 +189,11 @@ def latest(*sources: Iterable[Advisory]) -> tuple[Advisory, ...]:
 
 @cache
 def stored_advisories() -> tuple[Advisory, ...]:
-    """Return the stored advisories. If the file is unreadable (for example, written by a newer
-    speclaunch), print a note and return an empty tuple."""
+    """Return the stored advisories.
+
+    If the file is unreadable (for example, written by a newer speclaunch), print a note and return
+    an empty tuple.
+    """
     path = stored_file()
     data = read_or_none(path)
     if data is None:

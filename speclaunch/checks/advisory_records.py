@@ -10,8 +10,11 @@ from msgspec import Struct
 
 
 class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Condition on the GPUs. `capability`: CUDA compute capabilities (90: Hopper). `names`: the
-    GPU's name must contain one of these."""
+    """Condition on the GPUs.
+
+    `capability`: CUDA compute capabilities (90: Hopper). `names`: the GPU's name must contain one
+    of these.
+    """
 
     vendor: tuple[str, ...] = ()
     capability: tuple[int, ...] = ()
@@ -48,7 +51,6 @@ class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the condition's arguments and variables, in order."""
         own = (*self.arguments, *self.env)
         return tuple(dict.fromkeys((*own, *(name for part in self.any for name in part.names))))
 
@@ -76,7 +78,6 @@ class Confidence(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """Explanation of the level for a page."""
         return _MEANINGS[self]
 
 
@@ -127,7 +128,8 @@ class SourceMark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope
     """Mark in a release's source: text (whitespace ignored), a regular expression, or a definition.
 
     `file`: path below `sglang/`, or alternative paths. `scope`: class or function that contains
-    the mark."""
+    the mark.
+    """
 
     file: str | tuple[str, ...]
     text: str = ""
@@ -137,7 +139,6 @@ class SourceMark(Struct, frozen=True, forbid_unknown_fields=True, rename={"scope
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths that may contain the mark."""
         return (self.file,) if isinstance(self.file, str) else self.file
 
 

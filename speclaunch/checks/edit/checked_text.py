@@ -169,8 +169,10 @@ def _ways(
 
 
 def _together(parts: Sequence[Sequence[list[Edit]]]) -> Iterator[list[Edit]]:
-    """Yield the combined edits of all parts: the first alternatives, then the second, and so on. A
-    part with fewer alternatives repeats its last."""
+    """Yield the combined edits of all parts: the first alternatives, then the second, and so on.
+
+    A part with fewer alternatives repeats its last.
+    """
     for at in range(max(map(len, parts))):
         yield [edit for ways in parts for edit in ways[min(at, len(ways) - 1)]]
 
@@ -181,8 +183,10 @@ def _first_proven(
     ways: Iterable[Sequence[Edit]],
     unproven: Callable[[str], Iterator[str]],
 ) -> str:
-    """Return the text after the first proven edits. If there are none, raises NotFixableError with
-    the problem of the first (best) edits."""
+    """Return the text after the first proven edits.
+
+    Without any, raise NotFixableError with the problem of the first (best) edits.
+    """
     why: str | None = None
     seen: set[str] = set()
     for way in ways:
@@ -216,8 +220,11 @@ def fixed_recipe(
     config_dirs: Sequence[Path] = (),
     deployments: Collection[DeploymentPlace] = (),
 ) -> str:
-    """Return the text of a recipe with a proven fix. `deployments`: the roles to fix, for a recipe
-    with roles. Raises NotFixableError, and InputError if the recipe cannot be composed."""
+    """Return the text of a recipe with a proven fix.
+
+    `deployments`: the roles to fix, for a recipe with roles. Raises NotFixableError, and InputError
+    if the recipe cannot be composed.
+    """
     target = target_of(fix, catalogue)
     composition = composed(text, shown, path, config_dirs)
     before = composition.values
@@ -259,8 +266,10 @@ def _ways_of_roles(
     values: Mapping[str, Any],
     target: FixTarget,
 ) -> Iterator[list[Edit]]:
-    """Yield edits of the recipe's shared part, unless a role sets the argument, then edits of each
-    role. The later proof rejects edits that change another role."""
+    """Yield edits of the recipe's shared part, unless a role sets the argument, then of each role.
+
+    The later proof rejects edits that change another role.
+    """
     if not roles:
         raise NotFixableError("its role cannot be located")
     own_names = {
@@ -439,7 +448,6 @@ class CheckedText(Struct, frozen=True):
         return tuple(numbers_of(source.invocations, source.path, finding.deployments))
 
     def keys(self, finding: Finding) -> list[tuple[str, Severity, int]]:
-        """Return a key for each of a finding's deployments: code, severity and index."""
         numbers = self.numbers(finding) or (0,)
         return [(finding.code, finding.severity, number) for number in numbers]
 
@@ -480,8 +488,7 @@ def check_text(
     config_dirs: Sequence[Path] = (),
     versions: Sequence[str] = (),
 ) -> CheckedText:
-    """Check a text as the content of `path`, for the releases of `options` or, without any, for
-    those that the text specifies.
+    """Check a text as the content of `path`, for the releases of `options`, else those of the text.
 
     `versions`: one release for each command, used instead of `options.versions`.
     """

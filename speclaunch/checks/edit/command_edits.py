@@ -69,7 +69,6 @@ class SourceLines:
         return self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
 
     def at(self, place: Place) -> str:
-        """Return the text at a place."""
         return self.line(place.line)[place.column - 1 : place.column - 1 + place.length]
 
 
@@ -214,8 +213,10 @@ def _first(line: str) -> int:
 
 
 def _indent(text: SourceLines, place: Place) -> str:
-    """Return the indentation of a new continuation line: as in an existing one or, without any, two
-    spaces more than the line at `place`."""
+    """Return the indentation of a new continuation line at `place`.
+
+    It is that of an adjacent continuation line or, without any, two spaces more than the line.
+    """
     line = text.line(place.line)
     if text.line(place.line - 1).rstrip().endswith("\\"):
         return line[: _first(line)]
@@ -322,8 +323,10 @@ def _out_of_shell(text: SourceLines, place: Place, name: str) -> Iterator[list[E
 
 
 def _out_of_yaml(document: Document, place: Place, name: str) -> Iterator[list[Edit]]:
-    """Yield edits that remove a variable: a key of `environment:`, an item `NAME=value`, or an item
-    with `name:` and `value:`, whichever is at `place`."""
+    """Yield edits that remove the variable at `place`.
+
+    It may be a key of `environment:`, an item `NAME=value`, or an item with `name:` and `value:`.
+    """
     found = Yaml(document)
     for root in nodes.load(document):
         for node in nodes.walk(root):
@@ -434,7 +437,6 @@ class CommandWords(EditablePlaces):
         self._gone: list[Word] = []
 
     def change(self, argument: TargetArgument) -> Ways | None:
-        """Return alternative edits of an argument's last occurrence; None if it must be added."""
         name = argument.name
         if self._is_slime and name in _SLIMES:
             raise NotFixableError(f"slime sets {name} with {_SLIMES[name]}")
@@ -451,7 +453,6 @@ class CommandWords(EditablePlaces):
         return [[]] if argument.is_removed else ways or None
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield alternatives that remove all outdated tokens, then those that add new arguments."""
         gone = self._gone
         if gone:
             yield list(without(self._invocation.words, gone, gone, self._text.text))
@@ -464,7 +465,6 @@ class CommandWords(EditablePlaces):
             yield [[edit] for edit in added(self._text, stays, program, groups)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:
-        """Return alternative edits that set a variable or remove it (None)."""
         return env_ways(self._invocation, name, value, self._text.text)
 
     def _is_here(self, word: Word) -> bool:
@@ -473,10 +473,7 @@ class CommandWords(EditablePlaces):
         )
 
     def _own_words(self, item: ParsedArgument) -> list[Word]:
-        """Return the tokens of an argument, all of which are in the command's file.
-
-        Raises NotFixableError if a token is in another file, such as a `--config` file.
-        """
+        """Return an argument's tokens. Raises NotFixableError if one is in another file."""
         words = [self._words[index] for index in (item.index, *item.value_indices)]
         for word in words:
             if word.place.path != self._invocation.place.path:

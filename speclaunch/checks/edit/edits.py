@@ -303,14 +303,12 @@ class TargetArgument(Struct, frozen=True):
 
     @property
     def values(self) -> tuple[str, ...]:
-        """Tokens of the argument's value."""
         if len(self.words) == 1 and "=" in self.words[0]:
             return (self.words[0].partition("=")[2],)
         return self.words[1:]
 
     @property
     def is_removed(self) -> bool:
-        """True if the command must not contain the argument."""
         return not self.words
 
 

@@ -74,7 +74,6 @@ class FixedFile(Struct):
 
     @property
     def is_changed(self) -> bool:
-        """True if there are changes to write."""
         return self.before != self.after
 
 
@@ -178,7 +177,6 @@ class _Work(Struct):
     config_dirs: tuple[Path, ...]
     unsafe: bool
     refused: dict[_Key, str] = {}
-    """Reasons why fixes failed, by finding."""
 
     def is_requested(self, finding: Finding) -> bool:
         kind = finding.fix.applicability if finding.fix is not None else None
@@ -188,10 +186,9 @@ class _Work(Struct):
         return CheckedText(source, findings_of(source, self.options))
 
     def round(self, now: CheckedText) -> tuple[CheckedText, list[Finding]] | None:
-        """Return the checked text after one round of compatible fixes, and the fixed findings;
-        None if no fix is left.
+        """Return the checked text after one round of compatible fixes, and the fixed findings.
 
-        If the fixes together are not acceptable, only the first is applied.
+        None if no fix is left. If the fixes together are not acceptable, only the first is applied.
         """
         while chosen := list(self._chosen(now)):
             why: str | None = None
@@ -316,8 +313,7 @@ def fixable_paths(report: Report, *, unsafe: bool) -> list[str]:
 
 
 def independent_files(report: Report) -> frozenset[str]:
-    """Return the files whose findings are all in the file itself, not in a group or `--config`
-    file."""
+    """Return the files with findings only in themselves, not in a group or `--config` file."""
     elsewhere = {
         file.path
         for file in report.files
@@ -358,7 +354,9 @@ def _fixed_in_processes(
     paths: Sequence[str], run: LintRun, processes: int, *, unsafe: bool
 ) -> dict[str, _Fixed | None]:
     """Fix files in several processes; return the results by path (None: the file's process died).
-    Files that cannot be fixed are omitted. No file may be written meanwhile."""
+
+    Files that cannot be fixed are omitted. No file may be written meanwhile.
+    """
 
     def work(path: str) -> bytes:
         found = _fixed(path, run, unsafe=unsafe)
@@ -412,10 +410,10 @@ def _text(data: bytes) -> str | None:
 
 
 def counted(files: Sequence[FixedFile], report: Report) -> str:
-    """Return a summary such as `3 fixed, 2 left (1 fix is unsafe: --unsafe-fixes)`; empty if there
-    was nothing to fix.
+    """Return a summary; empty if there was nothing to fix.
 
-    `report` includes the files without fixes.
+    Example: `3 fixed, 2 left (1 fix is unsafe: --unsafe-fixes)`. `report` includes the files
+    without fixes.
     """
     fixed = sum(len(file.applied) for file in files)
     unsafe = sum(len(file.unsafe) for file in files)

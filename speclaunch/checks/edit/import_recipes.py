@@ -116,8 +116,10 @@ def _differences(
 def _command_meaning(
     invocation: Invocation, catalogue: Catalogue, variables: frozenset[str]
 ) -> Meaning | None:
-    """Return the meaning of the command with stand-ins for `variables`, without parts that the
-    import leaves out; None if the parser rejects the command."""
+    """Return the command's meaning with stand-ins for `variables`; None if the parser rejects it.
+
+    Parts that the import leaves out are not included.
+    """
     found = effective(invocation, catalogue)
     words = [_expected(word, variables) if word.evaluated else word.text for word in found.words]
     if found.config is not None:  # it remains a separate file
@@ -214,8 +216,10 @@ def _stand_in(name: str) -> str:
 
 
 def _composed(text: str) -> Deployment:
-    """Return the recipe composed as in a launch. Variables with a default are unset; all others
-    have stand-ins as values."""
+    """Return the recipe composed as in a launch.
+
+    Variables with a default are unset; all others have stand-ins as values.
+    """
     from speclaunch.deployments import load  # noqa: PLC0415  Hydra is slow to import
 
     found = _IN_RECIPE.findall(text)

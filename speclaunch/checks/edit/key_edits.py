@@ -67,7 +67,6 @@ class ConfigKeys(EditablePlaces):
         self._places = off | places
 
     def change(self, argument: TargetArgument) -> Ways | None:
-        """Return the edits of a key, as the only alternative; None if it must be added."""
         key, value = _in_config(argument)
         place = self._places.get(argument.name)
         if place is None:
@@ -82,7 +81,6 @@ class ConfigKeys(EditablePlaces):
         return [set_value(self._found, pair[0], pair[1], value)]
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield the edits that add the `new` keys, in the style of the existing keys."""
         underscored = any("_" in str(key.value) for key, _ in self._own.value)
         values = {}
         for key, value in map(_in_config, new):
@@ -91,16 +89,16 @@ class ConfigKeys(EditablePlaces):
             yield [added_key(self._found, self._own, values)]
 
     def set_variable(self, name: str, value: str | None) -> Ways:
-        """Return alternative edits that set or remove a variable; for a `--config` file, an
-        alternative without edits."""
         return [[]] if self._is_config else env_ways(self._invocation, name, value, self._source)
 
 
 def _holding(
     mappings: Iterable[yaml.MappingNode], places: Iterable[Place | None], document: Document
 ) -> yaml.MappingNode | None:
-    """Return the mapping with most of the keys at these places (on a tie, the innermost); None if
-    no mapping has any."""
+    """Return the mapping with most of the keys at these places; None if no mapping has any.
+
+    On a tie, return the innermost.
+    """
     targets = set(places)
     best: tuple[int, yaml.MappingNode | None] = (0, None)
     for mapping in mappings:
@@ -285,7 +283,6 @@ class CallKeywords(EditablePlaces):
         }
 
     def change(self, argument: TargetArgument) -> Ways | None:
-        """Return the edits of a keyword, as the only alternative; None if it must be added."""
         place = self._places.get(argument.name)
         keyword = _keyword(self._text, self._call, place, argument.name, argument.own)
         if place is not None and keyword is None:
@@ -297,7 +294,6 @@ class CallKeywords(EditablePlaces):
         return [[_edit(self._text, keyword.value, repr(argument.value))]]
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        """Yield alternative edits that add the `new` keywords."""
         if new:
             written = [f"{argument.own}={argument.value!r}" for argument in new]
             yield [[edit] for edit in _added(self._text, self._call, written)]
@@ -364,8 +360,10 @@ def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
 
 
 def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
-    """Yield alternative edits that add arguments, first on new lines if the last argument begins
-    a line."""
+    """Yield alternative edits that add arguments.
+
+    If the last argument begins a line, the first alternative puts each new one on a new line.
+    """
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not arguments:
         raise NotFixableError("its call has no arguments")

@@ -127,8 +127,10 @@ def is_outdated(image: str | None, to: str) -> bool:
 
 
 def successor(image: str, to: str) -> NewImage | None:
-    """Return the official image of the release `to` that replaces an official image. None for
-    other repositories, digests and unknown variants."""
+    """Return the official image of the release `to` that replaces an official image.
+
+    None for other repositories, digests and unknown variants.
+    """
     found = _OFFICIAL.fullmatch(image)
     if found is None:
         return None
@@ -350,8 +352,10 @@ def _proven(
     to: str,
     strays: frozenset[str],
 ) -> str:
-    """Return the new text, proven by reading it back. Comments are added only if the
-    text with them is proven, too."""
+    """Return the new text, proven by reading it back.
+
+    Comments are added only if the text with them is proven, too.
+    """
     shown = jobs[0].invocation.place.path if jobs else ""
     expected = [
         ExpectedCommand(
@@ -403,8 +407,10 @@ def _ways(jobs: Sequence[_Job]) -> Iterator[list[Change]]:
 def _settled(
     reading: Reading, to: str, strays: frozenset[str] = frozenset()
 ) -> tuple[Reading, list[Problem], frozenset[str]]:
-    """Return the commands as the parser receives them, the problems that `to` reports before
-    parsing, and the tokens that may expand to any number of arguments."""
+    """Return the commands as the parser receives them, the problems of `to`, and stray tokens.
+
+    `to` reports these problems before parsing. Stray tokens may expand to any number of arguments.
+    """
     catalogue = load_catalogue(to)
     found = [settled(invocation, catalogue, strays) for invocation in reading.invocations]
     problems = [problem for item in found for problem in item.refused]

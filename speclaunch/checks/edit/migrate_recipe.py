@@ -45,8 +45,6 @@ _Key = tuple[str | None, str]
 
 
 class _Work(Struct):
-    """State of a recipe's migration."""
-
     document: Document
     target: Catalogue
     migration: Migration
@@ -99,7 +97,7 @@ def migrate_recipe(path: Path, shown: str, to: str, *, keep_images: bool = False
 
 
 def _section(role: str | None, keys: Mapping[str, yaml.Node], work: _Work) -> None:
-    """Migrate the arguments and the pin of the recipe, or of one of its roles."""
+    """Migrate the arguments, pin and image of the recipe, or of one of its roles."""
     work.role = role
     args = keys.get("args")
     if isinstance(args, yaml.MappingNode):
@@ -180,8 +178,10 @@ def _converted(name: str, new: str, value: Any, at: tuple[Place, yaml.Node], wor
 
 
 def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
-    """Migrate `engine.version`: a pin becomes the target version. A range there or in
-    `engine.requires` must include the target version."""
+    """Replace a pin in `engine.version` by the target version.
+
+    A range there or in `engine.requires` must include the target version.
+    """
     from speclaunch.deployments import Engine  # noqa: PLC0415  pydantic is slow to import
 
     if not isinstance(node, yaml.ScalarNode) or not node.value or "$" in node.value:

@@ -163,7 +163,6 @@ class MigratedArgument(Struct, frozen=True):
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Positions of the argument's tokens."""
         return (self.item.index, *self.item.value_indices)
 
 
@@ -175,8 +174,7 @@ class PlannedMigration(Struct):
     problems: list[ArgvProblem] = []
     """Problems that prevent the migration, at indices of the old tokens."""
     notes: list[tuple[int, str]] = []
-    """Changed defaults and values that are read differently, each with an old token's index (-1 for
-    none)."""
+    """Changed defaults and changed readings of values, each at an old token's index (-1: none)."""
     before: Meaning | None = None
     after: Meaning | None = None
 
@@ -190,9 +188,11 @@ def plan(
     mixed: bool,
     is_complete: bool = True,
 ) -> PlannedMigration:
-    """Return the planned command for `target`. `mixed`: the command may mix two versions, so a flag
-    that `source` lacks is read as in a version that has it. `is_complete`: False if tokens from
-    elsewhere may follow and take precedence."""
+    """Return the planned command for `target`.
+
+    `mixed`: the command may mix two versions, so a flag that `source` lacks is read as in a version
+    that has it. `is_complete`: False if tokens from elsewhere may follow and take precedence.
+    """
     found = PlannedMigration()
     parsed = parse_argv(words, source, opaque=opaque, with_values=False)
     items = [(item, source) for item in parsed.parsed]
@@ -229,8 +229,10 @@ def _borrowed(
     opaque: Collection[int],
     target: Catalogue,
 ) -> MigrationVerdict | None:
-    """Return the verdict for a switch that reused another argument's value: an argument with that
-    value replaces the switch. None if the command does not set the value."""
+    """Return the verdict for a switch that reused another argument's value.
+
+    An argument with that value replaces the switch. None if the command does not set the value.
+    """
     became, lender = BORROWED.get(item.argument.name, (None, None))
     lenders = [other for other in items if canonical(other.dest) == lender]
     new = target.by_name(became) if became else None
@@ -263,8 +265,10 @@ def _words(migrated: MigratedArgument, words: Sequence[str]) -> Iterator[tuple[s
 def _from_another(
     words: Sequence[str], problem: ArgvProblem, opaque: Collection[int]
 ) -> tuple[ParsedArgument, Catalogue] | None:
-    """Return an unknown argument as parsed by the newest version that has its full name, and that
-    version's catalogue. None if no version can parse it."""
+    """Return an unknown argument as parsed by the newest version that has its full name.
+
+    The second value is that version's catalogue. None if no version can parse the argument.
+    """
     index = problem.index or 0
     if "unrecognized" not in problem.message or words[index][:2] != "--":
         return None
@@ -303,8 +307,10 @@ def _refusal(words: Sequence[str], problem: ArgvProblem, source: Catalogue) -> A
 
 
 def _meant_before(token: str) -> str | None:
-    """Return a remedy that names the newest version in which a shortened flag is unambiguous, and
-    its meaning there; None if no version expands it."""
+    """Return a remedy that names the newest version in which a shortened flag is unambiguous.
+
+    It includes the flag's meaning in that version. None if no version expands the flag.
+    """
     if not token.startswith("--") or token.partition("=")[0] == "--":
         return None
     for version in reversed(held_versions()):
@@ -367,7 +373,6 @@ class Announced(Struct, frozen=True):
     becomes: Mapping[str, Any]
 
     def allows(self, difference: Difference) -> bool:
-        """True if a difference was announced."""
         if difference.name in self.becomes:
             expected = self.becomes[difference.name]
             return str(difference.after) == str(expected)

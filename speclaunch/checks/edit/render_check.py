@@ -95,7 +95,6 @@ def plan_rendering(
 
 
 def _chosen(recipe: Recipe, role: str | None) -> tuple[Recipe, ...]:
-    """Return only the role `role`, or all roles for None. Raises InputError for an unknown role."""
     return recipe.roles if role is None else (select_role(recipe, role),)
 
 
@@ -115,8 +114,10 @@ def _facts_of(prepared: Prepared, lookup: Lookup) -> Lookup:
 
 
 def rendered(renderer: Renderer, assembled: Assembled) -> str:
-    """Return a deployment's text for a render target, verified to start it. Raises PreflightError
-    if the target does not support the deployment."""
+    """Return a deployment's text for a render target, verified to start it.
+
+    Raises PreflightError if the target does not support the deployment.
+    """
     rendering = assembled.rendering
     refused = renderer.refuses(rendering)
     if refused:
@@ -329,8 +330,10 @@ def check_rendering(
 def findings_of_recipe(
     assembled: Assembled, recipe: Recipe, lookup: Lookup, rules: Sequence[Rule]
 ) -> tuple[Finding, ...]:
-    """Return the unsuppressed errors and warnings of each role, checked for its release and
-    hardware, and of all roles together."""
+    """Return the unsuppressed errors and warnings of each role, and of all roles together.
+
+    Each role is checked for its release and hardware.
+    """
     found: list[Finding] = []
     for launch in assembled.prepared:
         checked = check_request(launch.request({}), _facts_of(launch, lookup), rules)
@@ -376,8 +379,10 @@ def _checked(request: Request) -> RuleResults:
 
 
 def _what(finding: Finding, request: Request) -> tuple[str, str]:
-    """Return an error's identity, which the recipe and its rendered text share: the rule code, and
-    the argument or else the message."""
+    """Return an error's identity: the rule code, and the argument or else the message.
+
+    The recipe and its rendered text share it.
+    """
     return finding.code, _name(finding, request) or finding.message
 
 

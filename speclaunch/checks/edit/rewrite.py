@@ -25,10 +25,10 @@ _UNIT = re.compile(r"ExecStart=[-@:+!|]*\Z")
 
 
 def lines_of_a_list(gone: Sequence[Word], lines: Sequence[str]) -> tuple[list[Edit], set[int]]:
-    """Return the edits that remove list lines left without items when `gone` is removed, and the
-    object ids of the tokens on those lines.
+    """Return edits that remove the list lines left without items when `gone` is removed.
 
-    If the list's last item is removed, so is the preceding comma, which JSON would reject.
+    The second value has the object ids of the tokens on those lines. If the list's last item is
+    removed, so is the preceding comma, which JSON would reject.
     """
     by_line: dict[int, list[Word]] = {}
     for word in gone:
@@ -183,8 +183,10 @@ def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -
 
 
 def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
-    """Return the numbers of the lines that edits may change: edited lines, and lines above them
-    that may lose their continuation."""
+    """Return the numbers of the lines that edits may change.
+
+    These are the edited lines, and lines above them that may lose their continuation.
+    """
     lines = lines_of(text)
     found = {edit.line for edit in edits}
     for line in sorted(found):
@@ -199,11 +201,11 @@ def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
 def removal(
     words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str, *, uses: bool
 ) -> list[Edit] | None:
-    """Return the edits that remove the tokens `gone`; None if that is impossible, or would leave a
-    definition without a value.
+    """Return the edits that remove the tokens `gone`.
 
-    `all_gone`: all removed tokens of the command. With `uses`, a token from a variable is removed
-    at the variable's use, if the variable provides nothing else there.
+    None if that is impossible, or would leave a definition without a value. `all_gone`: all removed
+    tokens of the command. With `uses`, a token from a variable is removed at the variable's use, if
+    the variable provides nothing else there.
     """
     leaving = {id(word) for word in all_gone}
     edits, done = lines_of_a_list(gone, lines_of(text))

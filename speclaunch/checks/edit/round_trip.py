@@ -268,7 +268,6 @@ def _texts(words: Mapping[str, Word]) -> dict[str, str]:
 
 
 def _not_set(found: Difference, value: Any) -> str:
-    """Return the message for an argument or variable that does not get the fix's value."""
     if found.before is MISSING:
         return f"{found.name} is still set"
     return f"{found.name} would not become {value}"
@@ -312,8 +311,10 @@ def _fixed(
     *,
     any_value: bool = False,
 ) -> Iterator[str]:
-    """Yield the unexpected differences of one command. `any_value`: accept any value for names that
-    the fix sets."""
+    """Yield the unexpected differences of one command.
+
+    `any_value`: accept any value for names that the fix sets.
+    """
     yield from _program(old, new)
     catalogue = load_catalogue(version)
     parsed_old, parsed_new = (from_invocation(found, "fixed", catalogue) for found in (old, new))
@@ -416,8 +417,11 @@ def text_differences(
     *,
     more: int = 0,
 ) -> Iterator[str]:
-    """Yield the differences of a file outside its edits: `touched` lines may differ, and `inserted`
-    lines are new. `more`: number of additional values allowed in YAML."""
+    """Yield the differences of a file outside its edits.
+
+    `touched` lines may differ, and `inserted` lines are new. `more`: number of additional values
+    allowed in YAML.
+    """
     untouched = [
         line.rstrip("\r\n")
         for number, line in enumerate(lines_of(before), 1)
@@ -462,8 +466,10 @@ def yaml_differences(
 
 
 def _scalars(text: str) -> Iterator[tuple[range, tuple[int, str, str]]]:
-    """Yield each scalar's lines, and its depth, tag and text. A block scalar has only its first
-    line and no text, because blocks are compared by line."""
+    """Yield each scalar's lines, and its depth, tag and text.
+
+    A block scalar has only its first line and no text, because blocks are compared by line.
+    """
     depth = 0
     for event in events(text):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -499,8 +505,7 @@ def require_no_differences(
 def save_texts(
     verb: str, what: Sequence[str], before: str, after: str, hidden: Iterable[str]
 ) -> Path | None:
-    """Save both texts, without `hidden` values, to a private file; return its path, or None on
-    failure."""
+    """Save both texts without `hidden` values; return the private file, or None on failure."""
     path = speclaunch_home() / f"crash-{verb}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     listed = "\n".join(f"- {line}" for line in what)
     text = f"{verb}\n{listed}\n\n--- before\n{before}\n--- after\n{after}\n"

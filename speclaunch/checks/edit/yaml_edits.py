@@ -32,8 +32,7 @@ class Yaml:
         self.lines = document.text.split("\n")
 
     def root(self) -> yaml.Node | None:
-        """Return the root of the first document; None for an empty text. Raises InputError for
-        invalid YAML."""
+        """Return the root of the first document; None for an empty text. Raises InputError."""
         roots = nodes.load(self.document)
         return roots[0] if roots else None
 

@@ -513,7 +513,10 @@ def _ignore(
 
 
 def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comment: str) -> bool:
-    """True if `path` is not YAML, or the texts' YAML differs only by `comment` in a script."""
+    """True if the YAML of `before` and `after` is equal, except for `comment` in literal blocks.
+
+    Also true if `path` is not YAML.
+    """
     if PurePath(path).suffix.lower() not in YAML_SUFFIXES:
         return True
     try:
@@ -543,8 +546,10 @@ def _is_same(old: yaml.Event, new: yaml.Event, comment: str) -> bool:
 def _candidates(
     checked: CheckedDocument, finding: Finding, lines: Sequence[str], comment: str
 ) -> Iterator[tuple[int, str]]:
-    """Yield line numbers, each with a comment to try. A comment that ends with a newline is
-    inserted above the line; any other is appended to it."""
+    """Yield line numbers, each with a comment to try.
+
+    A comment that ends with a newline is inserted above the line; any other is appended to it.
+    """
     line = finding.place.line
     text = lines[line - 1]
     extents = (extent for extent, _ in checked.commands)

@@ -73,7 +73,7 @@ class CursorKind(StrEnum):
     OPTION = "option"
     """File that defines an option of a Hydra group."""
     COMMANDS = "commands"
-    """Any file with commands."""
+    """Any other file, such as a script or a manifest."""
 
 
 class InYaml(Struct, frozen=True):
@@ -168,8 +168,7 @@ def _bare(key: str) -> str:
 
 
 def flag_at(line: str, column: int) -> tuple[str, int, int] | None:
-    """Return the flag at a column with its start and end columns (from 1, end excluded), or None
-    for other text."""
+    """Return the flag at `column`, its start and end (columns from 1, end excluded), or None."""
     for found in _FLAG.finditer(line):
         if found.start() <= column - 1 <= found.end():
             return found[0], found.start() + 1, found.end() + 1
@@ -324,7 +323,7 @@ class EditorSettings(Struct, frozen=True):
     online: bool = False
 
     def configuration(self) -> Configuration:
-        """Return a configuration that prefers these settings to a repository's current settings.
+        """Return a configuration that prefers these settings to a repository's settings.
 
         Raises SpeclaunchError for an invalid value.
         """
@@ -411,7 +410,6 @@ class CheckedDocument(Struct, frozen=True):
     options: Options | None = None
 
     def version_at(self, line: int) -> str:
-        """Return the engine version that a line is checked for."""
         here = (version for extent, version in self.commands if extent.first <= line <= extent.last)
         return next(here, self.version or held_versions()[-1])
 
@@ -419,7 +417,7 @@ class CheckedDocument(Struct, frozen=True):
 def check_document(
     path: str, text: str, buffers: Mapping[str, bytes], settings: EditorSettings
 ) -> CheckedDocument:
-    """Return the result of checking a document. `buffers`: the editor's open texts by real path.
+    """Check a document with the editor's open texts (`buffers`, by real path).
 
     Never raises for errors in the document or in its repository's settings.
     """
@@ -470,7 +468,7 @@ def _new(
 def _through_recipes(
     path: str, buffers: Mapping[str, bytes], configuration: Configuration, settings: EditorSettings
 ) -> CheckedDocument:
-    """Return the result of checking a group option through the recipes that select it."""
+    """Check a group option through the recipes that select it."""
     results: list[FileResult] = []
     for recipe in _choosers(path, settings):
         how = configuration.of(recipe)
@@ -498,7 +496,7 @@ def _choosers(path: str, settings: EditorSettings) -> tuple[str, ...]:
 
 
 def _refused(path: str, text: str, error: SpeclaunchError) -> CheckedDocument:
-    """Return a document, unchecked because of `error`, with the error's problems as findings."""
+    """Return an unchecked document with the problems of `error` as findings."""
     newest = held_versions()[-1]
     findings = (UNREADABLE.finding(problem, path, newest) for problem in error.problems)
     found = tuple(ReportedFinding(finding, (newest,), (path,)) for finding in findings)

@@ -120,7 +120,6 @@ class CheckingWorker:
         self._thread: threading.Thread | None = None
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run a function in the thread; return its result or raise its error."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, daemon=True, name="check")
             self._thread.start()
@@ -186,7 +185,6 @@ class Server(LanguageServer):
         return found
 
     def positions(self, document: TextDocument) -> DocumentPositions:
-        """Return the position converter for a document, in the units of this editor."""
         return DocumentPositions(document.source, self.workspace.position_codec)
 
     def later(self, uri: str, pause: float = _PAUSE_S) -> None:
@@ -197,7 +195,6 @@ class Server(LanguageServer):
         self._pending[uri] = asyncio.get_running_loop().create_task(self._after(uri, pause))
 
     def forget(self, uri: str) -> None:
-        """Discard the results of a closed document and clear its diagnostics."""
         before = self._pending.pop(uri, None)
         if before is not None:
             before.cancel()
@@ -212,8 +209,7 @@ class Server(LanguageServer):
             _LOG.exception("%s cannot be checked: %s", uri, error)
 
     async def check(self, uri: str) -> CheckedDocument | None:
-        """Check the current text, publish its diagnostics and return the result; None if the
-        document is not open."""
+        """Check the current text and publish its diagnostics; None if the document is not open."""
         document = self._open(uri)
         if document is None:
             return None

@@ -159,8 +159,7 @@ def _cpu_engine(why: str = "") -> CpuEngine:
 
 
 def _light(name: str, site: Path, pinned: Sequence[str], tell: Tell, lock: int) -> First:
-    """Install a judge without torch; return its first answer. Raises NotLightError if it needs
-    torch."""
+    """Install a judge without torch; return its first answer. Raises NotLightError."""
     install_light(site, pinned, tell, lock)
     tell("run the first check")
     try:
@@ -218,8 +217,10 @@ def _from_interpreter(name: str, runtime: Runtime, tell: Tell) -> AddedJudge:
 
 
 def _put_in_place(made: AddedJudge, package: Path, site: Path | None = None) -> AddedJudge:
-    """Store a judge and its engine's catalogue, replacing an older judge; return the judge. On
-    failure, remove both. `made.release` must be the engine's own version."""
+    """Store a judge and its engine's catalogue, replacing an older judge; return the judge.
+
+    On failure, remove both. `made.release` must be the engine's own version.
+    """
     before = every_name()
     release = _catalogued(package, made.release, fork=made.name != made.release)
     of_judges = {judge.catalogue for judge in added_judges()}
@@ -334,8 +335,10 @@ _PIP_S = 1800.0
 
 
 def fetch(name: str, source: str | None, place: Path, tell: Tell) -> Path:
-    """Return the wheel (downloaded if `source` is None) or the `sglang` folder. Raises InputError,
-    LaunchError."""
+    """Return the wheel (downloaded if `source` is None) or the `sglang` folder.
+
+    Raises InputError, LaunchError.
+    """
     if source is None:
         tell(f"fetch SGLang {name}")
         return download_wheel(name, place)
@@ -352,8 +355,7 @@ def fetch(name: str, source: str | None, place: Path, tell: Tell) -> Path:
 
 
 def lay_out(package: Path, site: Path) -> list[str]:
-    """Copy the engine's files into `site`; return its `PINNED` requirements, such as
-    `transformers==4.57.1`."""
+    """Copy the engine into `site`; return its `PINNED` requirements (`transformers==4.57.1`)."""
     site.mkdir()
     if package.is_dir():
         skipped = shutil.ignore_patterns("__pycache__", ".git", *_NEVER)

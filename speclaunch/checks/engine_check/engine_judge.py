@@ -70,8 +70,7 @@ class JsonWorker:
         os.set_blocking(self._process.stdin.fileno(), False)
 
     def ask(self, question: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Return the process's answer to a question. On timeout, end the process and raise
-        WorkerError."""
+        """Return the answer. Without a valid answer in time, end the process; raise WorkerError."""
         self._number += 1
         self.send({**question, "number": self._number}, deadline := time.monotonic() + seconds)
         answer = self.hear(deadline, seconds)
@@ -98,7 +97,7 @@ class JsonWorker:
             self._selector.unregister(pipe)
 
     def hear(self, deadline: float, seconds: float) -> dict[str, Any]:
-        """Return the process's next output line, as a JSON object."""
+        """Return the next line of output as a JSON object. Raises WorkerError."""
         while b"\n" not in self._buffer:
             if len(self._buffer) > _LONGEST:
                 raise self._failed(f"the judge's answer is longer than {_LONGEST >> 20} MiB")
@@ -509,7 +508,6 @@ class PlacedQuestion(Struct, frozen=True):
         return text
 
     def own_names_in(self, value: Any) -> Any:
-        """Return a resolved value with the original model ids in place of their paths."""
         if isinstance(value, str):
             return self.own_names(value)
         if isinstance(value, list):

@@ -73,7 +73,6 @@ class AddedJudge(Struct, frozen=True):
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Folders of the judge's packages."""
         return (folder(self.name) / SITE,) if self.site else ()
 
 
@@ -83,8 +82,10 @@ def folder(name: str) -> Path:
 
 
 def added_judges() -> list[AddedJudge]:
-    """Return all complete judges whose interpreter exists, sorted by name. Raises InputError if
-    other users could have created them."""
+    """Return all complete judges whose interpreter exists, sorted by name.
+
+    Raises InputError if other users could have created them.
+    """
     return [judge for judge in _read_all() if Path(judge.python).exists()]
 
 
@@ -199,8 +200,10 @@ def _of_interpreter(version: str | None, python: Path) -> EngineJudge | None:
 
 
 def cpu_judge() -> EngineJudge | None:
-    """Return the CPU engine's judge; None if the engine is not installed. Raises InputError if
-    other users could have made it."""
+    """Return the CPU engine's judge; None if the engine is not installed.
+
+    Raises InputError if other users could have made it.
+    """
     engine = CpuEngine(speclaunch_home())
     manifest = read_manifest(engine)
     if manifest is None or "packages" not in manifest:

@@ -72,9 +72,10 @@ class ReleaseRefusal(Struct, frozen=True):
     line: str
     """Text of that source line; empty if it cannot be read."""
     units: tuple[Unit, ...]
-    """Arguments and variables that together cause the refusal, those named by the engine first.
-    Empty: the model alone is refused on this hardware. If removing the arguments at the places
-    of speclaunch's own errors ends the refusal, those arguments are the cause."""
+    """Arguments and variables that together cause the refusal, in the order of the message.
+    Empty: the model alone is refused on this hardware. If removing the arguments at the places of
+    speclaunch's own errors ends the refusal, those arguments are the cause.
+    """
     machines: tuple[str, ...]
     named: tuple[Unit, ...] = ()
     """Other arguments that the engine names in its message or on that source line. Removing them
@@ -97,8 +98,10 @@ class Opinion(Struct, frozen=True):
 
 
 def inquire(command: QueryCommand, release: str, blamed: Collection[Place] = ()) -> Inquiry:
-    """Return the inquiry into whether `release` accepts a command and, if not, why. `blamed`:
-    places of speclaunch's own errors."""
+    """Inquire whether `release` accepts a command and, if not, why.
+
+    `blamed`: places of speclaunch's own errors, which are tried first as the cause.
+    """
     answers = yield [command.question(machine) for machine in command.machines]
     open_ = next((answer for answer in answers if answer.accepted is None), None)
     taken = next((answer for answer in answers if answer.accepted), None)
@@ -139,8 +142,10 @@ def converse(inquiry: Inquiry, ask: Batch) -> Opinion:
 def _explained(
     command: QueryCommand, refused: EngineAnswer, blamed: Collection[Place]
 ) -> Generator[list[EngineQuestion], list[EngineAnswer], tuple[Unit, ...]]:
-    """Return the units at `blamed` if the refusal disappears without them, else none. This takes
-    one query; a search for the cause takes about twenty."""
+    """Return the units at `blamed` if the refusal disappears without them, else none.
+
+    This takes one query; a search for the cause takes about twenty.
+    """
     suspected = frozenset(n for n, unit in enumerate(command.units) if unit.place in blamed)
     if not suspected:
         return ()
@@ -169,7 +174,7 @@ def _needed(
 
 
 def _is_same(refused: EngineAnswer, other: EngineAnswer) -> bool:
-    """True if two refusals are the same: at the same line, or with the same parser message."""
+    """True if `other` is the same refusal: same kind, and same source line or parser message."""
     if other.accepted is not False or other.kind != refused.kind:
         return False
     if refused.kind == _PARSER or not refused.place:
@@ -183,8 +188,10 @@ def _single_line(text: str) -> str:
 
 
 def is_named_in(name: str, words: str) -> bool:
-    """True if the engine's text names the argument. One-word names never match: they may be
-    prose."""
+    """True if the engine's message `words` names the argument `name`.
+
+    One-word names never match, because they may be prose.
+    """
     if "_" not in name:
         return False
     text = words.lower().replace("--", " ").replace("-", "_")
@@ -307,8 +314,10 @@ class _NotStored(Exception):
 
 
 class EngineQuerier(Struct):
-    """Querier of judges, in the mode of `--ask`. `find` returns the judge of a release, or of an
-    interpreter."""
+    """Querier of judges, in the mode of `--ask`.
+
+    `find` returns the judge of a release, or of an interpreter.
+    """
 
     mode: EngineCheckMode
     verdicts: Verdicts | None
@@ -317,10 +326,9 @@ class EngineQuerier(Struct):
     _found: dict[tuple[str, Path | None], EngineJudge | None] = {}
 
     def judge(self, version: str, python: Path | None = None) -> EngineJudge | None:
-        """Return the judge of exactly this version, preferably for the SGLang of `python`; None if
-        there is none.
+        """Return the judge of exactly `version`, preferably that of `python`, or None.
 
-        Raises NoJudgeError instead if the mode is `always`.
+        If the mode is `always`, raise NoJudgeError instead of returning None.
         """
         if self.mode is EngineCheckMode.NEVER:
             return None
@@ -411,8 +419,7 @@ class EngineQuerier(Struct):
     def _at_once(
         self, judge: EngineJudge, questions: Sequence[EngineQuestion]
     ) -> list[EngineAnswer]:
-        """Return the judge's answers. Store the duration of its first query, most of which is
-        loading."""
+        """Query the judge; store the duration of its first query, most of which is loading."""
         began = time.monotonic()
         answers = judge.ask(questions, seconds=_SECONDS + _SECONDS_EACH * len(questions))
         if judge.digest not in self._loaded:
@@ -439,14 +446,15 @@ _BROKEN = (OSError, ValueError, TypeError, LookupError, AttributeError, Recursio
 
 
 class Verdicts:
-    """Stored answers of all releases. An entry that is damaged, or owned by another user, is
-    treated as missing. Failed writes are ignored."""
+    """Stored answers of all releases.
+
+    An entry that is damaged or owned by another user counts as missing. Failed writes are ignored.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._files = EntryFiles(str(folder), _MOST_BYTES, _MOST_IN_FOLDER, _MOST_BYTES_IN_FOLDER)
 
     def get(self, name: str) -> EngineAnswer | None:
-        """Return the answer stored under a cache key; None if there is none."""
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(name)
             found = None if text is None else convert(json.loads(text), EngineAnswer)
@@ -468,7 +476,6 @@ class Verdicts:
         return None
 
     def took(self, judge: str, seconds: float) -> None:
-        """Store the seconds that a judge (by digest) took to load and answer."""
         self._files.put(_seconds_name(judge), f"{seconds:.3f}".encode())
 
 
@@ -506,7 +513,6 @@ class Contradiction(Struct, frozen=True):
     ours: Any
     engine: Any
     report: str
-    """One-line report of the contradiction."""
 
 
 class ResolvedPlan(Struct, frozen=True):
@@ -556,8 +562,10 @@ def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
 
 
 def _claims(plan: Plan) -> dict[str, Any]:
-    """Return the plan's explicit and resolved values. Other defaults are excluded, because
-    speclaunch resolves only the defaults that it needs."""
+    """Return the plan's explicit and resolved values.
+
+    Other defaults are excluded, because speclaunch resolves only the defaults that it needs.
+    """
     found: dict[str, Any] = {}
     for name in sorted({*plan.resolved, *plan.request.values} - _OTHERWISE):
         if name in STAND_INS or is_secret_argument(name):

@@ -33,7 +33,6 @@ class EngineQuestion(Struct, frozen=True):
     words: tuple[str, ...]
     """Server arguments as argv tokens; model paths as written."""
     env: tuple[tuple[str, str], ...]
-    """Environment of the deployment."""
     machine: str
     """Declared hardware to emulate, such as `h200:8` or `cpu`."""
     folder: Path | None
@@ -48,7 +47,6 @@ class EngineAnswer(Struct, frozen=True):
     accepted: bool | None
     """False if refused; None if there is no verdict, for the reason in `why` (such as a crash)."""
     release: str
-    """Release that was queried."""
     why: str
     """The engine's message (the last exception's text or the parser's error), or the reason for no
     verdict."""
@@ -96,7 +94,6 @@ class Unit(Struct, frozen=True):
     name: str
     """The argument's newest name in the engine, or the variable's name."""
     written: str
-    """The flag or variable as written."""
     place: Place
     words: tuple[int, ...] = ()
     """Positions among the tokens; empty for a variable."""
@@ -225,7 +222,7 @@ def _configs(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def _complete_config(checkpoint: Checkpoint) -> str:
-    """Return the text of a complete config.json. Raises NotQueriedError if parts are unknown."""
+    """Return the text of config.json. Raises NotQueriedError if the config is incomplete."""
     raw, name = checkpoint.field_or_none("raw"), checkpoint.name
     if isinstance(raw, PartialConfig) or checkpoint.unread:
         raise NotQueriedError(f"the config.json of {name} is only partly known")
@@ -244,8 +241,10 @@ def _doubts(plan: Plan) -> Iterator[str]:
 
 
 def _machines(plan: Plan) -> tuple[str, ...]:
-    """Return the hardware to emulate: the plan's, or `ANY_MACHINE` if it is unknown. An unset GPU
-    count becomes the required count."""
+    """Return the hardware to emulate: the plan's, or `ANY_MACHINE` if it is unknown.
+
+    An unset GPU count becomes the required count, or 8 if that is unknown, too.
+    """
     hardware = plan.facts.hardware
     if hardware is None:
         return ANY_MACHINE

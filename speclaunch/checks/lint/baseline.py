@@ -71,9 +71,11 @@ class Covered(Struct, frozen=True):
 def without_known(
     report: Report, baseline_of: Callable[[str], Path | None], covered: Covered
 ) -> Report:
-    """Return the report without the findings in each file's baseline. The report counts the hidden
-    findings and lists the baseline entries that match no finding. Raises InputError for an
-    unreadable baseline."""
+    """Return the report without the findings in each file's baseline.
+
+    The report counts the hidden findings and lists the baseline entries that match no finding.
+    Raises InputError for an unreadable baseline.
+    """
     known, gone = 0, list[KnownFinding]()
     files = list(report.files)
     of_paths = (baseline_of(path) for path in covered.inside)  # the path may no longer exist
@@ -121,8 +123,11 @@ def _known_findings(
 def _known_reworded(
     entries: Mapping[str, KnownFinding], used: set[str], findings: Sequence[Finding], folder: str
 ) -> dict[int, str]:
-    """Match reworded findings to entries by rule, path and arguments; return their fingerprints by
-    object id. Each entry matches one finding, in any number of versions."""
+    """Match reworded findings to entries by rule, path and arguments.
+
+    Return their fingerprints by object id. Each entry matches one finding, in any number of
+    versions.
+    """
     free = {
         mark: entry
         for mark, entry in entries.items()

@@ -100,8 +100,10 @@ def opened(
     *,
     enabled: bool = True,
 ) -> tuple[Cache | None, Callable[[], str | None]]:
-    """Return the cache for `options` (None if disabled), and a function that returns the installed
-    engine's catalogue name."""
+    """Return the cache for `options`, and a function that returns the installed engine's name.
+
+    The cache is None if it is disabled. The engine's name is that of its catalogue.
+    """
     without = None, functools.cache(lambda: installed(None))
     if not enabled or os.environ.get(SWITCH):
         return without

@@ -171,8 +171,10 @@ def _complaints(
 
 
 def read_elsewhere(findings: Iterable[Finding], path: str) -> list[Ignore]:
-    """Return the ignore comments of files with findings except `path`: a recipe's group options, or
-    files that a script includes."""
+    """Return the ignore comments of the files with findings, except `path`.
+
+    These files are a recipe's group options, or files that a script includes.
+    """
     paths = dict.fromkeys(finding.place.path for finding in findings)
     others = [other for other in paths if other not in (path, COMMAND_LINE)]
     return [ignore for other in others for ignore in read_ignores(_with_comments(other), other)]
@@ -214,7 +216,6 @@ class LintedFile(Struct, frozen=True):
 
     @property
     def commands(self) -> tuple[Extent, ...]:
-        """Lines of each command."""
         own = (invocation for invocation in self.invocations if invocation.place.path == self.path)
         return tuple(_extent(invocation, self.path) for invocation in own)
 
@@ -350,8 +351,7 @@ def _composes(defaults: yaml.Node | None) -> bool:
 
 
 def _recipe(path: str, config_dirs: Sequence[Path]) -> tuple[Recipe | None, tuple[Problem, ...]]:
-    """Return the checkable part of a recipe (None if there is none), and the problems of its other
-    sections."""
+    """Return the checkable part of a recipe, or None, and the problems of its other sections."""
     from speclaunch.deployments import load_sound_part  # noqa: PLC0415  Hydra is slow to import
 
     found, refused = load_sound_part(path if path.endswith(".yaml") else f"./{path}", config_dirs)

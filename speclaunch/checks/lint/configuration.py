@@ -106,11 +106,10 @@ def find_files(
 ) -> Iterator[FoundFile]:
     """Yield the files to lint: named files, and files below named directories.
 
-    A lock is left out if its recipe is also read, because a recipe is checked with its lock.
-
     Below a directory, files must mention a server and must not be excluded. `only_deployments`
     filters named files in the same way, but without Git's ignore rules, for tools that pass every
-    changed file.
+    changed file. A lock is left out if its recipe is also read, because a recipe is checked with
+    its lock.
     """
     for found in _found(paths, left_out, only_deployments=only_deployments):
         if not (found.path.endswith(".lock.yaml") and _is_with_recipe(found, paths)):
@@ -286,8 +285,10 @@ class Configuration:
         self._made = cache(self._make)
 
     def of(self, path: str) -> LintSettings:
-        """Return the settings of a linted file. Raises InputError with every problem of its
-        configuration file."""
+        """Return the settings of a linted file.
+
+        Raises InputError with every problem of its configuration file.
+        """
         folder, name = os.path.split("" if path == STDIN else path)
         directory, project = self.above(folder)
         file = str(directory / name)
@@ -299,8 +300,7 @@ class Configuration:
         return self._made(project, tuple(matching))
 
     def above(self, folder: str) -> tuple[Path, ProjectSettings]:
-        """Return a folder with links resolved, and the project settings that apply to it. Raises
-        InputError."""
+        """Return a folder with links resolved, and its project settings. Raises InputError."""
         found = self._of_folder.get(folder)
         if found is None:
             directory = Path(os.path.realpath(folder or "."))
@@ -341,8 +341,7 @@ class Configuration:
         return found.held
 
     def _read(self, file: Path) -> ProjectSettings:
-        """Return the settings in a configuration file. Raises InputError with all its problems, in
-        file order."""
+        """Return the settings in a file. Raises InputError with all its problems, in file order."""
         project, problems = read_settings(file)
         problems = (*problems, *self._wrong(project))
         if problems:
@@ -363,8 +362,10 @@ class Configuration:
 
 
 def _baseline(setting: PlacedText | None) -> Path | None:
-    """Return the baseline path set by a project file; None if not set. Raises InputError if it is
-    outside the project."""
+    """Return the baseline path set by a project file; None if not set.
+
+    Raises InputError if it is outside the project.
+    """
     if setting is None:
         return None
     path = Path(setting.text)
@@ -391,7 +392,6 @@ class Options(Struct, frozen=True):
     """True if `versions` come from the command line and override a recipe's pin."""
 
     def selects(self, code: str) -> bool:
-        """True if findings with this code are reported."""
         return self.selected_codes is None or code in self.selected_codes
 
 
@@ -400,10 +400,7 @@ def options(
     installed: Callable[[], str | None],
     asker: EngineQuerier | None = None,
 ) -> Options:
-    """Return the check options: rules, sources of facts, and the engine check.
-
-    Raises InputError.
-    """
+    """Return the options with rules, sources of facts and the engine check. Raises InputError."""
     from speclaunch.checks.rules.examine import Lookup  # noqa: PLC0415
     from speclaunch.checks.rules.registry import (  # noqa: PLC0415
         FILE_CODES,

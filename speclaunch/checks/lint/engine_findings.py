@@ -160,9 +160,11 @@ def with_other_releases(
     lookup: Lookup,
     rules: Iterable[Rule],
 ) -> tuple[Finding, ...]:
-    """Return a deployment's findings at the newest release. An error becomes a warning if a release
-    in `others` (older, ascending) lacks it. `request` returns the deployment's request for a
-    release."""
+    """Return a deployment's findings at the newest release.
+
+    An error becomes a warning if a release in `others` (older, ascending) lacks it. `request`
+    returns the deployment's request for a release.
+    """
     errors = _keys(findings)
     if not errors or not others:
         return tuple(findings)
@@ -189,8 +191,11 @@ def _taken(
     lookup: Lookup,
     rules: Sequence[Rule],
 ) -> tuple[frozenset[_Key], str, str] | None:
-    """Return the errors that all releases have, and the first and last release of the newest range
-    without other errors. None if all releases have every error, or there is no such range."""
+    """Return the errors that all releases have, and the newest range of releases without others.
+
+    The range is its first and last release. None if all releases have every error, or there is no
+    such range.
+    """
 
     @cache
     def refused(version: str) -> frozenset[Place]:

@@ -39,8 +39,11 @@ def recipes_with(
     config_dirs: Callable[[str], tuple[Path, ...]],
     left_out: Callable[[], LeftOut] | None,
 ) -> Iterator[FoundFile]:
-    """Yield the recipes that choose a group's file. The entire repository is searched only if none
-    is found below the parent of the groups directory."""
+    """Yield the recipes that choose a group's file.
+
+    The entire repository is searched only if no recipe is found below the parent of the groups
+    directory.
+    """
     path = Path(os.path.realpath(group))
     for top in _tops(path):
         shown = os.path.relpath(top)
@@ -57,7 +60,8 @@ def _tops(path: Path) -> tuple[Path, ...]:
     """Return the directories to search for recipes.
 
     The search never leaves the repository, because the directories above may be unrelated and huge.
-    Without a repository, only the groups directory is searched."""
+    Without a repository, only the groups directory is searched.
+    """
     top, nearby = _repository(path), path.parent.parent.parent
     if top is None:
         return (path.parent.parent,)
@@ -85,8 +89,10 @@ def _chooses(recipe: str, group: Path, config_dirs: Callable[[str], tuple[Path, 
 
 
 def has_ignores(group: str) -> bool:
-    """True if a group's file may contain ignore comments. Linting all its recipes shows which
-    comments are used."""
+    """True if a group's file may contain ignore comments.
+
+    Linting all its recipes shows which comments are used.
+    """
     return "speclaunch:" in _text(group)
 
 
@@ -113,8 +119,10 @@ def unused_in(
 def result_of_group(
     group: str, recipes: Iterable[FileResult], more: tuple[Finding, ...] = ()
 ) -> FileResult:
-    """Return the result of a group's file: its recipes' findings about it, and `more`. Without
-    recipes or `more`, the file is reported as not checked."""
+    """Return the result of a group's file: its recipes' findings about it, and `more`.
+
+    Without recipes or `more`, the file is reported as not checked.
+    """
     resolved = os.path.realpath(group)
     reports = [_of_group(report, resolved) for recipe in recipes for report in recipe.reports]
     if not reports:

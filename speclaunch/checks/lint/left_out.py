@@ -33,7 +33,6 @@ class LeftOut:
         self._exclude = _made(os.path.realpath("."), tuple(exclude)) if exclude else None
 
     def below(self, top: str) -> Below:
-        """Return the exclusions below a directory."""
         resolved = os.path.realpath(top)
         return Below(self, resolved, by_git=self._by_git)
 
@@ -54,8 +53,10 @@ class LeftOut:
         return found
 
     def is_excluded(self, path: str) -> bool:
-        """True if a file named by a program, not by the user, is excluded. Git's ignore rules do
-        not apply, because files can be added to Git despite them."""
+        """True if a file named by a program, not by the user, is excluded.
+
+        Git's ignore rules do not apply, because files can be added to Git despite them.
+        """
         resolved = os.path.realpath(path)
         excluded = self.excluded(os.path.dirname(resolved))  # noqa: PTH120
         return any(exclusion.match(resolved) for exclusion in excluded)
@@ -113,8 +114,10 @@ class Below:
 
 
 def _git_above(directory: str) -> list[Patterns] | None:
-    """Return the Git patterns above a directory; None outside work trees. Empty if they ignore the
-    directory itself, because the user named it."""
+    """Return the Git patterns above a directory; None outside work trees.
+
+    Empty if they ignore the directory itself, because the user named it.
+    """
     folders = [directory, *map(str, Path(directory).parents)]
     top = next((n for n, folder in enumerate(folders) if os.path.lexists(f"{folder}/.git")), None)
     if top is None:
@@ -134,8 +137,10 @@ def _own(directory: str) -> list[Patterns]:
 
 
 def _from(git: str, top: str) -> list[Patterns]:
-    """Return the patterns of a repository's `info/exclude`, which also applies to its linked work
-    trees."""
+    """Return the patterns of a repository's `info/exclude`.
+
+    They also apply to the repository's linked work trees.
+    """
     if os.path.isfile(git):  # noqa: PTH113
         try:
             gitdir = read_regular(git).decode().partition("gitdir:")[2].strip()
@@ -186,8 +191,10 @@ class Patterns:
         self._spec = patterns(texts)
 
     def decides(self, path: str, *, is_directory: bool = False) -> bool | None:
-        """True if the patterns exclude an absolute path, False if they include it again, None if
-        none matches. As in Git, callers check from the top down and skip excluded directories."""
+        """True if the patterns exclude an absolute path, False if they include it again, else None.
+
+        As in Git, callers check from the top down and skip excluded directories.
+        """
         below = self._below(path, is_directory)
         if below is None:
             return None

@@ -66,7 +66,6 @@ class LintRun(Struct):
     """True if checking a file may query an engine, with a worker in each process."""
 
     def report(self, log: Callable[[str], None] = lambda _: None) -> Report:
-        """Return the report on all files. `log` receives progress."""
         found = list(find_files(self.paths, self.left_out, only_deployments=self.only_deployments))
         for file in found:  # a wrong configuration is reported before anything is checked
             self.settings(file.path)
@@ -253,8 +252,10 @@ class LintRun(Struct):
         return result_of(check(source, self.options(self.settings(file.path))))
 
     def processes(self, files: int, each: int | None = None, first: int = 0) -> int:
-        """Return how many processes to use for `files` files, with at least `each` files per
-        process. The `first` files are checked before any process starts."""
+        """Return the number of processes for `files` files, with at least `each` files per process.
+
+        The `first` files are checked before any process starts.
+        """
         if self.queries_engines:
             each = _ASKING_FILES_A_PROCESS
         if sys.platform != "linux":

@@ -37,8 +37,10 @@ if TYPE_CHECKING:  # Hydra is slow to import
 def findings_across(
     recipe: Recipe, version: str, lookup: Lookup, rules: Iterable[Rule]
 ) -> tuple[Finding, ...]:
-    """Return the findings from comparing a recipe's roles at one engine version, without those
-    that its comments suppress. Each role runs on its own hardware."""
+    """Return the unsuppressed findings from comparing a recipe's roles at one engine version.
+
+    Each role runs on its own hardware.
+    """
     if not recipe.parts:
         return ()
     plans, catalogue = [], load_catalogue(version)
@@ -53,8 +55,11 @@ def findings_across(
 
 
 def unsilenced(findings: Iterable[Finding], path: Path) -> list[Finding]:
-    """Return the findings about the recipe at `path` that no comment in it, or in its groups,
-    suppresses. Those in a shipped group are placed where the recipe chooses it."""
+    """Return the findings about the recipe at `path`, without those that comments suppress.
+
+    The comments are in the recipe or in its groups. A finding in a shipped group is placed where
+    the recipe chooses the group.
+    """
     some = list(findings)
     names = (finding.place.path for finding in some if finding.place.path != COMMAND_LINE)
     shown = next(
@@ -69,9 +74,11 @@ def unsilenced(findings: Iterable[Finding], path: Path) -> list[Finding]:
 
 
 def at_the_choice(findings: Iterable[Finding], path: str) -> Iterator[Finding]:
-    """Yield the findings about the recipe at `path`. Those in a shipped file move to the entry of
-    `defaults` that chooses it, with the original place as a related place. Findings about shipped
-    recipes are unchanged."""
+    """Yield the findings about the recipe at `path`, moved out of shipped files.
+
+    A finding in a shipped file moves to the entry of `defaults` that chooses the file. Its original
+    place becomes a related place. Findings about shipped recipes are unchanged.
+    """
     ours: dict[str, str | None] = {}
     for finding in findings:
         name = finding.place.path
@@ -105,13 +112,11 @@ def _chosen_as(name: str, recipe: str) -> str | None:
 
 @cache
 def _real(folder: Path) -> Path:
-    """Return a shipped folder's resolved path."""
     return folder.resolve()
 
 
 def _entry(recipe: str, chosen: str) -> Place:
-    """Return the place where a recipe's `defaults` choose an option, else the place of
-    `defaults`."""
+    """Return the place where a recipe's `defaults` choose an option, else that of `defaults`."""
     try:
         source = read_source(reads.resolve(Path(recipe)), recipe)
     except SpeclaunchError:  # it was read before

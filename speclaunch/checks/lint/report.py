@@ -91,12 +91,10 @@ class CheckedFile(Struct):
 
     @property
     def plans(self) -> list[Plan]:
-        """Plans of all deployments in the file, one for each version."""
         return [plan for part in self.parts for plan in part.plans]
 
     @property
     def secrets(self) -> list[str]:
-        """Recognized secret values in the file."""
         from speclaunch.checks.rules.examine import secrets_of  # noqa: PLC0415  not for cached results
 
         found = [secret for plan in self.plans for secret in secrets_of(plan.request)]
@@ -150,12 +148,10 @@ class Report(Struct, frozen=True):
     """Baseline entries that no finding matches."""
 
     def count(self, severity: Severity) -> int:
-        """Return the number of findings of a severity."""
         return sum(f.severity is severity for file in self.files for f in file.findings)
 
     @property
     def unreadable(self) -> bool:
-        """True if a file could not be read."""
         return any(file.unreadable for file in self.files)
 
     @property

@@ -106,8 +106,10 @@ def compare(files: Iterable[CheckedFile]) -> None:
 def _findings_across(
     parts: Sequence[FilePart], rules: Sequence[Rule], all_parts: Sequence[FilePart] = ()
 ) -> Iterator[tuple[FilePart, Finding]]:
-    """Yield the findings of cross-file rules, each with the part that has its plan, else the first
-    part in `all_parts` with its path."""
+    """Yield the findings of cross-file rules, each with its part.
+
+    That is the part with the finding's plan, else the first part in `all_parts` with its path.
+    """
     owners = {id(plan): part for part in parts for plan in part.plans}
     by_path = {part.source.path: part for part in reversed(all_parts)}
     for plan, finding in check_together([plan for part in parts for plan in part.plans], rules):
@@ -252,8 +254,10 @@ def _report(part: FilePart, ignores: Sequence[Ignore]) -> FileReport:
 
 
 def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
-    """Merge equal findings of several deployments at one place. An advisory of info severity is
-    reported once per file."""
+    """Merge equal findings of several deployments at one place.
+
+    An advisory of info severity is reported once per file.
+    """
     found: dict[Hashable, Finding] = {}
     for finding in findings:
         same_place = (finding.place, finding.code, finding.message)
@@ -282,11 +286,11 @@ def _with_roles_named(findings: Iterable[Finding], part: FilePart) -> Iterator[F
 
 
 def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
-    """Split a file into parts by the engine versions to check it against: the requested versions
-    or, if there are none, those the file specifies.
+    """Split a file into parts by the engine versions to check it against.
 
-    Commands in a container are checked for the release of their image, so one file can have several
-    parts. Raises SpeclaunchError if the engine of a recipe cannot be read.
+    These are the requested versions or, if there are none, those the file specifies. Commands in a
+    container are checked for the release of their image, so one file can have several parts. Raises
+    SpeclaunchError if the engine of a recipe cannot be read.
     """
     if options.versions:
         parts = [
@@ -366,8 +370,7 @@ def _unnamed(options: Options) -> EngineChoice:
 
 
 def _of_pin(recipe: Recipe, options: Options) -> EngineChoice:
-    """Return the engine for a recipe: the declared or pinned engine, else the installed engine or
-    the newest release that fits."""
+    """Return the declared or pinned engine of a recipe, else the installed or newest that fits."""
     engine = recipe.deployment.engine
     if engine.catalogue is not None:
         near = recipe.path.parent

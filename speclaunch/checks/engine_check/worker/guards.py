@@ -37,8 +37,10 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class NotChecked(BaseException):
-    """The question needs an action that is forbidden here. Not an Exception, so the engine's
-    `except Exception` does not catch it."""
+    """The question needs an action that is forbidden here.
+
+    Not an Exception, because the engine's `except Exception` would catch it.
+    """
 
 
 def without_network() -> bool:
@@ -58,7 +60,6 @@ class AuditGuard:
         self.roots: tuple[str, ...] = ()
 
     def install(self) -> None:
-        """Install the hook, which blocks the network from here on."""
         sys.addaudithook(self._audit)
 
     def arm(self, scratch: str) -> None:

@@ -183,8 +183,10 @@ def pretend(machine: dict[str, Any]) -> None:
 
 
 def register_quantization(machine: dict[str, Any]) -> None:
-    """Adapt the quantization methods registered at import: add `mxfp4` for NVIDIA GPUs and AMD GPUs
-    from gfx950, and remove `gptq` if it is CPU-only (0.5.23 layers/quantization/__init__.py)."""
+    """Adapt the quantization methods registered at import (0.5.23 layers/quantization/__init__.py).
+
+    `mxfp4` needs an NVIDIA GPU or an AMD GPU from gfx950. `gptq` is removed if it is CPU-only.
+    """
     for name, fact in (("petit", "_is_hip"), ("awq.awq", "_is_cuda"), ("awq", "_is_cuda")):
         module = sys.modules.get(f"sglang.srt.layers.quantization.{name}")
         if hasattr(module, fact):  # queried at import

@@ -154,7 +154,6 @@ class Child:
         os.close(answer_pipe)
 
     def tell(self, line: str) -> None:
-        """Send the question; ignore a process that has died."""
         with contextlib.suppress(BrokenPipeError), os.fdopen(self._asks, "wb") as pipe:
             pipe.write(line.encode())
         self._asks = -1
@@ -171,7 +170,6 @@ class Child:
         return json.dumps({"verdict": "unjudged", "stage": "fork", "error": "", "message": why})
 
     def has_ended(self) -> bool:
-        """True if the process has already ended."""
         if self._status is None:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             if pid:

@@ -182,11 +182,9 @@ class StandInDistribution(importlib.metadata.Distribution):
         self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
 
     def read_text(self, filename: str) -> str | None:
-        """Return the text of METADATA; None for any other file, because there is none."""
         return self._text if filename == "METADATA" else None
 
     def locate_file(self, path: Any) -> Any:
-        """Return the path unchanged, because there are no files."""
         return path
 
 
@@ -212,13 +210,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                 yield StandInDistribution(name, version)
 
     def find_spec(self, fullname: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a stand-in, which is always a package; None for other modules."""
         if fullname.partition(".")[0] not in self.packages:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        """Return a new module that has every attribute."""
         module = StandIn(spec.name)
         _, version = self.versions.get(spec.name, ("", "3.5.1"))
         module.__version__ = version  # type: ignore[attr-defined]

@@ -46,7 +46,6 @@ class Operators(types.ModuleType):
         return found
 
     def load_library(self, path: Any) -> None:
-        """Raise torch's error for a library that it cannot load."""
         raise OSError(f"Could not load this library: {path}")
 
 
@@ -65,7 +64,6 @@ class Library:
         self.ns, self.kind, self.m = ns, kind, object()
 
     def define(self, schema: str, *_: Any, **__: Any) -> str:
-        """Declare an operator; return its name."""
         register(f"{self.ns}::{schema}")
         return schema.partition("(")[0]
 
@@ -76,8 +74,7 @@ class Library:
 
 
 def custom_op(name: str, fn: Any = None, /, **_: Any) -> Any:
-    """Register an operator, as `torch.library.custom_op` does. Return it or, without `fn`, a
-    decorator."""
+    """Register an operator; return it or, without `fn`, a decorator (`torch.library.custom_op`)."""
     register(name)
     return Operator(fn) if fn is not None else Operator
 
@@ -247,7 +244,6 @@ class TorchSize(tuple):  # type: ignore[type-arg]
     """Shape of a tensor."""
 
     def numel(self) -> int:
-        """Return the number of elements."""
         total = 1
         for size in self:
             total *= size

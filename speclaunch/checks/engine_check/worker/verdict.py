@@ -36,8 +36,10 @@ MOST = 300_000
 
 
 def verdict(words: list[str], env: dict[str, str]) -> dict[str, Any]:
-    """Return the verdict record: `accepted`, `refused` or `usage_error`; without a verdict,
-    `artefact` (this machine's fault) or `unjudged`."""
+    """Return the verdict record: `accepted`, `refused` or `usage_error`.
+
+    Without a verdict, it is `artefact` (this machine's fault) or `unjudged`.
+    """
     os.environ.update(env)
     output, stage, args = io.StringIO(), ["parse"], None
     found: dict[str, Any] = {}
