@@ -63,7 +63,6 @@ class Place(Struct, frozen=True):
 
     @property
     def position(self) -> tuple[str, int, int]:
-        """The sort key of a place: path, line, column."""
         return self.path, self.line, self.column
 
 
@@ -76,7 +75,7 @@ class Problem(Struct, frozen=True):
 
     @property
     def position(self) -> tuple[str, int, int]:
-        """The sort key of the problem's place. Problems without a place sort first."""
+        """A sort key. Problems without a place come first."""
         return ("", 1, 1) if self.place is None else self.place.position
 
 

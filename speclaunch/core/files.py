@@ -95,8 +95,7 @@ def distrust(folder: Path, home: Path | None = None) -> Distrust | None:
 
 
 def require_own(folder: Path, what: str, home: Path | None = None) -> None:
-    """Raise InputError if other users could have written the programs in `folder` (`distrust`).
-    `what` names them in the message."""
+    """Raise InputError, naming `what`, if other users could have written `folder` (`distrust`)."""
     found = distrust(folder, home)
     if found is not None:
         raise InputError(f"{what} is not executed: {found.why}", help=found.help)
@@ -178,8 +177,7 @@ def replacing(path: Path, data: bytes, mode: int = 0o600) -> Iterator[Path]:
 
 
 def replace_file(path: Path, data: bytes | str, mode: int = 0o600) -> None:
-    """Replace a file atomically: readers see either the old or the new content (see
-    `replacing`)."""
+    """Replace a file atomically (see `replacing`). Raises OSError."""
     with replacing(path, data.encode() if isinstance(data, str) else data, mode):
         pass
 

@@ -46,8 +46,7 @@ class Heartbeat:
         self._last_output = self._clock()
 
     def beat(self) -> bool:
-        """Report progress if it is due, and return True if it was reported. Fast enough for a tight
-        loop."""
+        """Report progress if due, and return True if reported. Cheap enough for a tight loop."""
         now = self._clock()
         if self._is_broken or now - self._last_output < self._every:
             return False
@@ -109,8 +108,7 @@ class Growth:
         self._last = (clock(), 0)
 
     def text(self) -> str:
-        """Return text such as `1.2 of 3.6 GB, 38 MB/s, about 1 min left`, with the rate since the
-        last call."""
+        """Return `1.2 of 3.6 GB, 38 MB/s, about 1 min left`, with the rate since the last call."""
         now, had = self._last
         bytes_, at = self._count() - self._before, self._clock()
         self._last = (at, bytes_)
@@ -129,7 +127,7 @@ class Growth:
 
 
 def amount(done: int, expected: int | None, speed: float) -> str:
-    """Return the progress as text: bytes so far, total, rate and remaining time."""
+    """Return text like `1.2 of 3.6 GB, 38 MB/s, about 1 min left`. `speed`: bytes per second."""
     if expected is not None and expected >= done:
         unit = _unit(expected)
         parts = [f"{done / unit[0]:.1f} of {expected / unit[0]:.1f} {unit[1]}"]

@@ -35,8 +35,7 @@ def conf_dir() -> Path:
 
 
 def models_dir() -> Path:
-    """Return the directory of the checkpoint index, one JSON file per checkpoint
-    (`org/name.json`)."""
+    """Return the checkpoint index's directory, one JSON file per checkpoint (`org/name.json`)."""
     return _shipped("models")
 
 
@@ -46,8 +45,7 @@ def rule_pages_dir() -> Path:
 
 
 def docs_url() -> str | None:
-    """Return the address of the published documentation, ending with a slash; None if it is not
-    published."""
+    """Return the published documentation's address, ending with a slash; None if not published."""
     base = os.environ.get(DOCS_URL_VARIABLE) or DOCS_URL
     if not base.startswith(("https://", "http://")) or any(
         character.isspace() for character in base

@@ -25,8 +25,6 @@ def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
 
 
 class _Lazy:
-    """A stand-in for a compiled pattern, with its methods."""
-
     def __init__(self, pattern: str, flags: int) -> None:
         self.pattern, self._flags = pattern, flags
 
@@ -370,7 +368,6 @@ class Redactor:
 
     @classmethod
     def of_command(cls, args: Sequence[str], env: Iterable[tuple[str, str]] = ()) -> Redactor:
-        """Return a redactor for the secrets in a command line and its environment."""
         found = [value for name, value in env if is_secret_flag(name)]
         before = ""
         for word in args:
@@ -383,13 +380,12 @@ class Redactor:
         return cls(found)
 
     def text(self, text: str) -> str:
-        """Return the text with every secret replaced with `***`."""
         for value in self.values:
             text = text.replace(value, HIDDEN)
         return redact(text)
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value with every secret in its strings replaced with `***`."""
+        """Redact a JSON value: secrets in its strings, and values of keys that name secrets."""
         if isinstance(value, Mapping):
             return {
                 key: HIDDEN if _is_secret_item(key, item) else self.value(item)

@@ -129,10 +129,7 @@ def _of_recipes(options: AdvisoriesCheckOptions, words: Sequence[str]) -> list[t
 def _of_files(
     options: AdvisoriesCheckOptions, paths: Sequence[str]
 ) -> tuple[list[tuple[str, Plan]], list[Problem]]:
-    """Return the label and plan of each server in files, and problems with unreadable files.
-
-    Raises InputError.
-    """
+    """Return labels and plans of servers, and problems with unreadable files. Raises InputError."""
     if options.role is not None:
         raise InputError("--role needs a recipe", help="name one with recipe=FILE")
     same = ("engine", "hardware", "models", "online", "assume", "config_dir")
@@ -186,7 +183,6 @@ def _document(server: _Server) -> dict[str, Any]:
 
 
 def _record(advisory: Advisory) -> dict[str, Any]:
-    """Return an advisory as JSON, with its severity, versions and remedy."""
     computed = {"severity": advisory.severity.value, "versions": advisory.versions}
     return {**msgspec.to_builtins(advisory), **computed, "remedy": advisory.remedy}
 

@@ -114,10 +114,7 @@ class BenchOutput(Struct, frozen=True):
     files: tuple[tuple[Path, StrEnum], ...] = ()
 
     def write(self, found: BenchDocument) -> None:
-        """Write the result to standard output and to all files.
-
-        Raises InputError for a file that cannot be written or for an unavailable format.
-        """
+        """Write `found` to standard output and to all files. Raises InputError."""
         if isinstance(found, SingleDocument):
             self.require_no_page()
         if self.shown == CertificateFormat.TEXT:
@@ -137,10 +134,7 @@ class BenchOutput(Struct, frozen=True):
 
 
 def output(shown: CertificateFormat | DifferenceFormat, files: Sequence[str]) -> BenchOutput:
-    """Return the requested formats and files.
-
-    Raises InputError, before anything is measured, for files that cannot be written.
-    """
+    """Return the requested formats and files. Raises InputError if a file cannot be written."""
     return BenchOutput(shown, _files(files, type(shown)))
 
 
@@ -381,7 +375,7 @@ def _require_load(schedule: Schedule, generator: Generators) -> None:
 def _objections(
     schedule: Schedule, sides: Sequence[AnySide], rounds: Sequence[Round]
 ) -> tuple[Objection, ...]:
-    """Return the objections to the rounds, checked by context and concurrency."""
+    """Return the objections. Each context and concurrency is checked separately."""
     expected = [side.expected for side in sides]
     found = [
         objection

@@ -32,7 +32,6 @@ class _Verbs(TyperGroup):
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - of click
-        """Write the verbs by section."""
         helps = {verb.name: verb.summary for verb in VERBS}
         widest = max(map(len, helps))
         for title, names in GROUPS:
@@ -97,8 +96,6 @@ class _Command(TyperCommand):
 
 
 class _Group(TyperGroup):
-    """Verb with subverbs; its help ends with an example."""
-
     verb: Verb
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -125,7 +122,6 @@ class _Bench(TyperGroup):
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of `bench run`, then the subverbs of `bench`."""
         self.commands[BENCH_RUN].format_help(ctx, formatter)
         rows = [(name, command.get_short_help_str(200)) for name, command in self.commands.items()]
         with formatter.section("Commands (speclaunch bench COMMAND …; default: run)"):

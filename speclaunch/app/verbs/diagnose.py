@@ -150,7 +150,6 @@ def _possible(diagnosis: Diagnosis, name: str) -> list[Text]:
 
 
 def _known_bugs(diagnosis: Diagnosis) -> list[Text]:
-    """Return lines about known bugs of the release that may explain the failure."""
     found = known_bugs(diagnosis)
     if not found:
         return []

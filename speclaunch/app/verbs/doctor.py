@@ -66,12 +66,10 @@ class DoctorReport(Struct, frozen=True):
 
     @property
     def lines(self) -> tuple[CheckLine, ...]:
-        """Check lines of all sections."""
         return tuple(line for section in self.sections for line in section.lines)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Findings of the recipe."""
         results = self.recipe_results
         return results.findings if isinstance(results, RecipeResults) else ()
 
@@ -82,7 +80,6 @@ class DoctorReport(Struct, frozen=True):
         return worst((*self.lines, *found))
 
     def count(self, state: CheckState) -> int:
-        """Return the number of lines and findings in a state."""
         return count(self.lines, state) + sum(
             _STATES[finding.severity] is state for finding in self.findings
         )
@@ -240,10 +237,7 @@ def _can_say(letters: str, encoding: str) -> bool:
 
 
 def _safe(text: Text, encoding: str) -> Text:
-    """Replace control characters, and characters outside `encoding`; return the text.
-
-    Process names can contain any character.
-    """
+    """Replace control characters and characters outside `encoding`, as in process names."""
     shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text.plain)
     text.plain = _plain(shown, encoding)
     return text
@@ -284,7 +278,6 @@ def doctor(options: DoctorOptions) -> ExitCode:
 
 
 def _with_recipe(request: DoctorRequest, options: DoctorOptions) -> DoctorRequest:
-    """Return the request with the recipe that the command line names."""
     name, changes = split_recipe(options.overrides)
     loaded = load(name, changes, options.config_dir)
     recipe = select_role(loaded, options.role, "doctor checks a single role")

@@ -48,7 +48,6 @@ class Fixes(Struct):
 
     @property
     def would_change(self) -> bool:
-        """True if the fixes change anything."""
         return any(file.is_changed for file in self.files)
 
     @property

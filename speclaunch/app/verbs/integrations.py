@@ -100,7 +100,6 @@ complete --command speclaunch --no-files --arguments '(__speclaunch_complete)'
 """
 
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
-"""Completion scripts by shell name."""
 
 
 class CompletionOptions(VerbOptions):

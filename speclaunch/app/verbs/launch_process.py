@@ -9,10 +9,7 @@ from speclaunch.core import ExitCode, holds_secret, is_secret_flag, printable
 
 
 def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
-    """Redact secrets in the command line shown by `ps`.
-
-    Return the new process title, or None if there are no secrets.
-    """
+    """Redact secrets in the process title (`ps`). Return the new title; None without secrets."""
     from speclaunch.deployments import shown_overrides
 
     shown = shown_overrides(words)
@@ -26,10 +23,7 @@ def hide_secrets(verb: str, words: Sequence[str]) -> str | None:
 
 
 def launched(words: Sequence[str]) -> ExitCode | int | None:
-    """Supervise a launch and return its exit code; return None in the planner process.
-
-    Raises the errors of `launch`.
-    """
+    """Supervise a launch; return its exit code, or None in the planner. Raises as `launch` does."""
     from speclaunch.serving import PlannerResult, ReopenedPlanner, fork_planner
 
     planner = fork_planner()

@@ -71,8 +71,7 @@ class LintOutput(Struct, frozen=True):
         return not _WITH_EDITS.isdisjoint((self.shown, *(name for _, name in self.files)))
 
     def write(self, source: FormatInput) -> None:
-        """Write the results to standard output and the output files. Raises InputError for a file
-        that cannot be written."""
+        """Write to standard output and the output files. Raises InputError."""
         self._show(source)
         written: dict[LintFormat, str] = {}
         for path, name in self.files:

@@ -60,8 +60,7 @@ class Reads:
         self.repeatable = True
 
     def note(self, kind: str, name: str, state: str) -> None:
-        """Record one read. Mark the result as uncacheable if the state changed between two
-        reads."""
+        """Record a read. If its state differs from an earlier read, the result is uncacheable."""
         before = self.seen.setdefault((kind, name), state)
         if before == state:
             return
@@ -72,7 +71,6 @@ class Reads:
             self.repeatable = False
 
     def add(self, other: Reads) -> None:
-        """Add `other`, the reads of a part of the result."""
         self.repeatable &= other.repeatable
         for (kind, name), state in other.seen.items():
             self.note(kind, name, state)
@@ -172,7 +170,6 @@ class _CachedFunction(Generic[P, R]):
         return value
 
     def cache_clear(self) -> None:
-        """Clear all results."""
         self._results.clear()
 
 
@@ -315,15 +312,13 @@ def read_bytes(path: AnyPath, limit: int = MAX_BYTES) -> bytes:
 
 
 def read_text(path: AnyPath, limit: int = MAX_BYTES) -> str:
-    """Return the text of a regular UTF-8 file, with `\\n` for each newline. Raises OSError and
-    UnicodeDecodeError."""
+    r"""Return a UTF-8 file's text with `\n` newlines. Raises OSError and UnicodeDecodeError."""
     text = read_bytes(path, limit).decode("utf-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def failed(path: AnyPath, error: OSError) -> None:
-    """Record that a file could not be opened. Mark the result as uncacheable unless the file is
-    missing."""
+    """Record that a file could not be opened. Errors other than a missing file are uncacheable."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         _note(KIND, path, ABSENT)
     else:
@@ -351,8 +346,7 @@ def variable(name: str) -> str | None:
 
 
 def engine(version: str | None) -> str | None:
-    """Record and return `version`: the installed engine's catalogue version, or None without an
-    engine."""
+    """Record and return `version`: the installed engine's catalogue version; None if no engine."""
     if _recorder is not None:
         _recorder.note(ENGINE, "", version or ABSENT)
     return version

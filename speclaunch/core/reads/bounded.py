@@ -70,11 +70,10 @@ def read_with_status(path: AnyPath, limit: int = MAX_BYTES) -> tuple[bytes, os.s
 
 
 def open_regular(path: AnyPath, *, pipes: bool = False) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading; return its descriptor and status. Never waits for a pipe's
-    writer.
+    """Open a regular file for reading, and return its descriptor and status.
 
     Raises OSError, and IrregularFileError for any other kind of file. `pipes`: also accept a pipe,
-    which is empty if no program writes to it.
+    which is empty if no program writes to it. Never waits for a pipe's writer.
     """
     try:
         _refuse_irregular(path, os.stat(path), pipes=pipes)  # opening some devices has effects
