@@ -90,7 +90,6 @@ class TorchSource(Struct, frozen=True):
     options: tuple[str, ...]
     where: str
     notice: str = ""
-    """Notice for the user before the download starts."""
     disk_bytes: int = 0
     """Disk space that this build needs in addition to the rest of the installation."""
 
@@ -173,8 +172,7 @@ _AFTER_NAME = re.compile(r"[^\w.-].*|-\d.*")
 
 
 def _package(line: str) -> str:
-    """Return the activity that a line of pip's output shows: verb and package name, such as
-    ``Downloading torch``."""
+    """Return the activity in a line of pip's output: verb and package (``Downloading torch``)."""
     verb, _, rest = line.strip().partition(" ")
     if verb == "Installing":
         return "Installing packages"
@@ -199,7 +197,6 @@ class PipProgress:
         self._began = time.monotonic()
 
     def line(self, line: str) -> None:
-        """Report the activity that this line of pip's output shows, if any."""
         if not line.strip().startswith(_DOING):
             return
         if self._single and (announced := announced_bytes(line)) is not None:
@@ -208,7 +205,6 @@ class PipProgress:
         self._report(self._doing)
 
     def tick(self) -> None:
-        """Report download progress; called every second."""
         downloading = "" if self._doing.startswith("Installing") else f"{self._growth.text()}; "
         self._report(f"{downloading}{duration(time.monotonic() - self._began)}; {self._doing}")
 
@@ -237,7 +233,6 @@ class Installation(Struct, frozen=True):
     lock: int
 
     def run(self, force: bool) -> None:
-        """Run all steps (from scratch if ``force``), then write the manifest."""
         self.engine.manifest.unlink(missing_ok=True)
         if force:
             shutil.rmtree(self.engine.venv, ignore_errors=True)
@@ -381,7 +376,6 @@ class Installation(Struct, frozen=True):
         return found
 
     def compile_corpus(self, report: ReportDetail) -> bool:
-        """Compile the extension that NGRAM needs; return True."""
         report("ngram_corpus")
         ensure_corpus(self.engine, keep_open=(self.lock,))
         return True

@@ -22,7 +22,6 @@ from speclaunch.serving.cpu_engine.programs import InstallError
 MOST_ENGINES = 6
 """Maximum number of engines installed on demand; the least recently used are removed first."""
 MOST_BYTES = 16 * 2**30
-"""Maximum disk space of all engines installed on demand."""
 _ENGINE_BYTES = 2 * 2**30
 """Disk space to reserve for an engine (1.6 GiB with torch's CPU build)."""
 
@@ -62,7 +61,6 @@ def on_demand_engines(home: Path) -> list[OnDemandEngine]:
 
 
 def _disk_bytes(folder: Path) -> int:
-    """Return the disk usage of a folder in bytes, without following links."""
     total = 0
     for directory, _, names in os.walk(folder):
         for name in names:

@@ -24,7 +24,6 @@ from speclaunch.engine import CpuEngine, pip_environment
 _TAIL = 200
 _GRACE_S = 5.0
 TICK_S = 1.0
-"""Seconds between two calls of ``on_tick``."""
 
 
 def ignore(*_: object) -> None:
@@ -129,7 +128,6 @@ def _clock(
 
 
 def _stop(child: subprocess.Popen[str]) -> None:
-    """End the session of ``child`` if it still runs: SIGTERM first, then SIGKILL."""
     if child.stdout is not None:
         child.stdout.close()
     if child.poll() is not None:
@@ -143,7 +141,6 @@ def _stop(child: subprocess.Popen[str]) -> None:
 
 
 AGAIN = "run the installation again: it resumes where it stopped"
-"""End of several remedies for a failed installation."""
 
 
 class StepState(StrEnum):

@@ -33,10 +33,8 @@ class OwnInstallation(Struct, frozen=True):
 
     version: str
     python: str
-    """Version of the Python that runs speclaunch."""
     executable: Path
     home: Path
-    """Directory of speclaunch's files."""
 
 
 class CpuEngineState(Struct, frozen=True):
@@ -47,7 +45,7 @@ class CpuEngineState(Struct, frozen=True):
     python: Path
     models: Path
     begun: bool = False
-    """True if an installation was started but not completed."""
+    """True if the engine's directory exists, so an installation was at least started."""
 
 
 class Process(Struct, frozen=True):
@@ -128,11 +126,10 @@ class LocalModel(Struct, frozen=True):
     """A checkpoint that the recipe names, and its state on this machine."""
 
     role: str
-    """Role: target, draft or tokenizer."""
+    """`target` or `draft`."""
     name: str
     is_url: bool = False
     is_path: bool = False
-    """True for a local path, False for a URL or a name on the hub."""
     present: bool = False
     """True if the checkpoint's directory has a config.json, its file exists, or the hub cache has
     its weights."""
@@ -159,7 +156,6 @@ class Port(Struct, frozen=True):
     holder: int | None = None
     """ID of the process that listens on the port; None if there is none or it is unknown."""
     free: int | None = None
-    """A free port nearby, if one was found."""
 
 
 class Tools(Struct, frozen=True):
@@ -234,7 +230,6 @@ class MachineFacts(Struct, frozen=True):
     hub: Hub | UnknownFact = NOT_READ
     models: tuple[LocalModel, ...] = ()
     missing: tuple[MissingPath, ...] | UnknownFact = ()
-    """Paths of the recipe that do not exist on this machine."""
     port: Port | UnknownFact = NOT_READ
     tools: Tools | UnknownFact = NOT_READ
     env: Mapping[str, str] = {}
@@ -291,7 +286,7 @@ class BoundedTasks:
         self._seconds, self._deadline = seconds, time.monotonic() + seconds
 
     def start(self, what: str, run: Callable[[], T]) -> PendingAnswer[T]:
-        """Start a task and return its pending result. `what` names the result in error reports."""
+        """Start a task. `what` names its result in error reports."""
         return PendingAnswer(what, run, self._seconds, self._deadline)
 
 
@@ -312,9 +307,7 @@ class CheckState(StrEnum):
 
     OK = "ok"
     NOTE = "note"
-    """Useful information, not a problem."""
     UNKNOWN = "unknown"
-    """The check has no result."""
     WARNING = "warning"
     """The launch is likely to fail, or to be costly."""
     ERROR = "error"

@@ -283,7 +283,6 @@ def _known(read: Callable[[], T]) -> T | None:
 
 
 def _device(recipe: Recipe, plan: Plan) -> str | None:
-    """Return the configured device (default: `cuda`); `cpu` on the CPU engine."""
     if is_cpu(recipe):
         return _CPU
     configured = plan.value_or_none("device")
@@ -405,7 +404,6 @@ def gather(
 
 
 def _missing(recipe: Recipe, version: str, cpu: CpuEngine) -> tuple[MissingPath, ...]:
-    """Return the nonexistent paths in the recipe's arguments for this version."""
     catalogue = load_catalogue(version)
     deployment = recipe.deployment
     rendered = render_args(deployment.args, deployment.engine.env, catalogue)
@@ -433,7 +431,6 @@ def _environment(recipe: Recipe | None, cpu: CpuEngine) -> tuple[dict[str, str],
 
 
 def _engine(recipe: Recipe | None, cpu: CpuEngine) -> tuple[Runtime, Packages | UnknownFact]:
-    """Return the engine that a launch would use, and its packages if they can be read."""
     if recipe is not None and is_cpu(recipe):
         runtime = probe(cpu.python)
     else:

@@ -118,7 +118,6 @@ def _local_address(host: str) -> str:
 
 
 def _free(host: str, number: int) -> int | None:
-    """Return a free, unprivileged port shortly above `number`; None if there is none."""
     first = max(number, _PRIVILEGED) + 1
     for nearby in range(first, min(first + _NEARBY, 65536)):
         with contextlib.suppress(LaunchError, OSError, socket.gaierror):
@@ -192,7 +191,6 @@ def _number(path: Path) -> int | None:
 
 
 def _nvcc(env: Mapping[str, str], path: str) -> Path | None:
-    """Return the nvcc in CUDA_HOME, `path` (PATH) or /usr/local/cuda; None if missing."""
     home = env.get("CUDA_HOME") or env.get("CUDA_PATH")
     found = shutil.which("nvcc", path=path)
     candidates = [Path(home) / "bin" / "nvcc"] if home else []
@@ -259,7 +257,6 @@ def _as_path(model: LocalModel, path: Path, made: Path) -> LocalModel | None:
 
 
 def _in_cache(model: LocalModel, folder: Path) -> LocalModel:
-    """Return the model with its state in the hub cache. `folder`: its directory in the cache."""
     unfinished, size = _unfinished(folder)
     model = replace(model, unfinished=unfinished, unfinished_bytes=size)
     try:
@@ -309,7 +306,6 @@ _DEFAULT_PORT = 30000
 _COMMANDS = frozenset({"sglang", "sglang.cli.main"})
 _GUARD = "speclaunch/serving/launch/guard.py"
 _ADOPTERS = frozenset({"systemd", "init", "tini", "dumb-init", "docker-init"})
-"""Names of processes that adopt orphaned processes."""
 
 
 class Custody(StrEnum):
@@ -325,7 +321,6 @@ class Custody(StrEnum):
     LEFT_OVER = "left over"
     """The engine's parent has exited, and the engine was not meant to run without one."""
     ZOMBIE = "zombie"
-    """The engine has exited, and its parent has not reaped it."""
 
 
 class EngineTree(Struct, frozen=True):
@@ -375,7 +370,6 @@ def read_processes() -> tuple[Process, ...]:
 
 
 def _ports() -> dict[int, set[int]]:
-    """Return the TCP ports on which each visible process listens, by process id."""
     found: dict[int, set[int]] = {}
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections(kind="tcp"):
@@ -434,7 +428,6 @@ def is_engine(process: Process) -> bool:
 
 
 def _option(argv: Sequence[str], flag: str) -> str | None:
-    """Return the last value of `--flag value` or `--flag=value`; None if the flag is missing."""
     value = None
     for index, word in enumerate(argv):
         if word == flag:

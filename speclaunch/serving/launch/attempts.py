@@ -69,7 +69,6 @@ class Conclusion(Struct, frozen=True):
     explanation: str | None = None
     attempts: tuple[Attempt, ...] = ()
     help: str | None = None
-    """Remedy, such as the recovery ladder's; None if there is none."""
 
 
 class EngineStarts(Struct, kw_only=True):
@@ -88,7 +87,6 @@ class EngineStarts(Struct, kw_only=True):
     """Maximum number of engine starts until an engine serves, which resets the count."""
     run_engine: Callable[[EngineSpec, LaunchObserver, Interrupts], EngineOutcome] = supervise
     ended: Callable[[Attempt, EngineOutcome], None] = lambda *_: None
-    """Callback that records every ended attempt."""
     _attempts: list[Attempt] = []
 
     def _attempt(
@@ -98,7 +96,8 @@ class EngineStarts(Struct, kw_only=True):
         rung: Rung | None,
         observer: LaunchObserver,
     ) -> tuple[EngineOutcome, Attempt]:
-        """Run one engine to its end; return its outcome and the recorded, diagnosed attempt."""
+        """Run one engine to its end; return its outcome, and the attempt with a diagnosis if it
+        failed."""
         outcome = self.run_engine(order, observer, self.interrupts)
         diagnosis = None
         if self._is_explained(outcome):
@@ -118,7 +117,7 @@ class EngineStarts(Struct, kw_only=True):
 
 
 class Launching(EngineStarts, kw_only=True):
-    """One launch, with as many engines as it needs."""
+    """Engine starts of a launch whose settings need no agreement with other ranks."""
 
     policy: RestartPolicy
     clock: Callable[[], float] = time.monotonic

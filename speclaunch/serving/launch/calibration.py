@@ -191,8 +191,11 @@ class Excess(Struct, frozen=True):
     """True if graph capture exceeded the memory, False if a running batch did."""
 
     def scale(self, plan: Plan) -> float:
-        """Return the share of this excess to expect with the settings of `plan`. Graph memory
-        shrinks with the largest batch; batch memory, only with both prompts and drafts."""
+        """Return the share of this excess to expect with the settings of `plan`.
+
+        Graph memory shrinks with draft tokens times the largest captured batch. Batch memory
+        shrinks only if both the prompt chunks and the drafts of all running requests shrink.
+        """
         if self.least <= 0:
             return 1.0
         drafts = _number(plan, TOKENS) / _number(self.plan, TOKENS)

@@ -54,7 +54,6 @@ class EngineError(Exception):
     """Missing or unusable answer from the engine. The message states the reason."""
 
     path = ""
-    """Requested path."""
 
 
 class EngineSilentError(EngineError):
@@ -79,7 +78,6 @@ class EngineResponse(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Body as text."""
         return self.content.decode(errors="replace")
 
     def json(self) -> dict[str, Any]:
@@ -189,7 +187,6 @@ class EngineClient:
 
 
 def _generation(data: dict[str, Any], seconds: float) -> Generation:
-    """Return the generation in an answer from `/generate`. Raises EngineError."""
     meta, text = data.get("meta_info"), data.get("text")
     tokens = size(meta.get("completion_tokens"), least=0) if isinstance(meta, dict) else None
     if not isinstance(meta, dict) or tokens is None:
@@ -208,7 +205,6 @@ def _generation(data: dict[str, Any], seconds: float) -> Generation:
 
 
 def _good(path: str, answer: EngineResponse) -> EngineResponse:
-    """Return the answer unless it is an error. Raises EngineRefusalError."""
     if answer.status_code >= _BAD_REQUEST:
         raise EngineRefusalError(path, answer)
     return answer
@@ -261,7 +257,6 @@ class Verification(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """True if the engine serves the requested settings."""
         return not self.problems
 
 

@@ -296,7 +296,6 @@ def _unwrapped(number: int, raw: str) -> LogLine:
 
 
 def _behind_bar(text: str) -> str:
-    """Return the text after a progress bar on the same line; `text` itself if there is no bar."""
     bar = _AFTER_BAR.search(text)
     if bar is None or not _BAR.search(text, max(0, bar.start() - 400), bar.start() + 1):
         return text
@@ -320,7 +319,6 @@ def _collector(text: str) -> re.Match[str] | None:
 
 
 def _docker_json(text: str) -> str:
-    """Return the output in a line of Docker's JSON log (key `log`); `text` for any other line."""
     try:
         printed = json.loads(text)["log"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -388,7 +386,6 @@ class Follower:
         return True
 
     def _read(self, parts: list[bytes], most: int) -> int:
-        """Append up to `most` new bytes of the file to `parts`; return their number."""
         file = self._file
         assert file is not None  # noqa: S101 - for the type checker
         try:

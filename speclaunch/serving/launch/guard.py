@@ -44,7 +44,6 @@ _UNFINISHED = re.compile(
 
 
 def _prctl(option: int, value: int) -> None:
-    """Call prctl. Does nothing on systems without it."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
@@ -182,7 +181,6 @@ class Log:
         self._append(data)
 
     def _rotate(self) -> None:
-        """Begin a new file; if that fails, continue with the old file."""
         self._size = 0
         try:
             for number in range(self._keep - 1, 0, -1):

@@ -175,7 +175,6 @@ class Journal:
         environment: Mapping[str, str | None],
         log: Path,
     ) -> None:
-        """Record that an engine is about to start."""
         self._attempts.append(
             {
                 "number": number,
@@ -200,12 +199,10 @@ class Journal:
         self._state(LaunchState.STARTING)
 
     def spawned(self, pid: int | None) -> None:
-        """Record that the engine process was started."""
         self._last["pid"] = pid
         self._write()
 
     def progress(self, tracker: PhaseTracker) -> None:
-        """Record new milestones; write nothing if there are none."""
         steps = _milestones(tracker.steps)
         if steps != self._last["milestones"]:
             self._last["milestones"] = steps
@@ -213,7 +210,6 @@ class Journal:
             self._write()
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Record that the engine is ready, with the result of its verification."""
         self._last["ready_seconds"] = round(seconds, 3)
         self._last["verification"] = json_value(verification)
         if verification is None or verification.ok:
@@ -222,7 +218,6 @@ class Journal:
             self._write()
 
     def served(self, changes: Mapping[str, Any], overrides: Sequence[str]) -> None:
-        """Record the settings that served, as changes to the recipe and as overrides."""
         self._document["served"] = {
             "attempt": self._last["number"],
             "changes": dict(changes),
@@ -231,7 +226,7 @@ class Journal:
         self._write()
 
     def event(self, kind: str, text: str, facts: Mapping[str, Any]) -> None:
-        """Record an event of a serving engine. Beyond the limit, the oldest events are dropped."""
+        """Record an event of a serving engine, and drop the oldest events beyond `_MOST_EVENTS`."""
         self._events.append({"at": now(), "kind": kind, "text": text, **facts})
         del self._events[:-_MOST_EVENTS]
         self._write()
@@ -249,7 +244,6 @@ class Journal:
         steps: Sequence[PhaseStep],
         diagnosis: Diagnosis | None,
     ) -> None:
-        """Record that the engine has ended."""
         self._last["milestones"] = _milestones(steps)
         self._last.update(
             ended=now(),
@@ -261,17 +255,15 @@ class Journal:
         self._write()
 
     def waiting(self) -> None:
-        """Record the pause before the next engine starts."""
         self._state(LaunchState.WAITING)
 
     def stopping(self) -> None:
-        """Record that the engine is being stopped."""
         self._state(LaunchState.STOPPING)
 
     def ended(
         self, result: str, reason: str | None, exit_code: int, explanation: str | None = None
     ) -> None:
-        """Record the end of the launch, the reason, and why no further settings were tried."""
+        """Record the end of the launch. `explanation`: why no other settings were tried."""
         self._document["ending"] = {
             "result": result,
             "reason": reason,
@@ -283,7 +275,6 @@ class Journal:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """Journal so far, as a document."""
         return self._document
 
     @property

@@ -180,7 +180,6 @@ class LaunchRun:
     # Events of its engines, as their observer
 
     def attempt(self, number: int, changes: Mapping[str, Any], rung: Rung | None) -> None:
-        """Record that an engine is about to start."""
         self._changes, self._phase = changes, None
         command = self._command(changes)
         self._journal.attempt(
@@ -195,7 +194,6 @@ class LaunchRun:
         self._shown.attempt(number, changes, rung)
 
     def spawned(self, pid: int | None, log: Path) -> None:
-        """Record that the engine process was started."""
         self._journal.spawned(pid)
         self._shown.spawned(pid, log)
 
@@ -215,8 +213,7 @@ class LaunchRun:
         self._shown.progress(tracker, seconds)
 
     def output(self, lines: Sequence[str]) -> None:
-        """Read statistics from the engine's lines and show the lines to the user. The log already
-        contains the lines."""
+        """Read statistics from `lines`, and show the lines, which the log already contains."""
         if self._serving_since is not None:
             self._read_statistics(lines, time.monotonic())
         self._shown.output(lines)
@@ -251,7 +248,7 @@ class LaunchRun:
             self._journal.course(self._monitor.document())
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Record that the engine is ready. It counts as serving unless its verification failed."""
+        """Record a ready engine, which counts as serving unless its verification failed."""
         start, journal = self._start, self._journal
         journal.ready(verification, seconds)
         if verification is None or verification.ok:
@@ -266,28 +263,23 @@ class LaunchRun:
         self._shown.ready(verification, seconds)
 
     def stopping(self, why: str) -> None:
-        """Record that the engine is being stopped."""
         self._journal.stopping()
         if not why:
             self._notifier.notify(STOPPING=1, STATUS="stopping the engine")
         self._shown.stopping(why)
 
     def failed(self, why: str) -> None:
-        """Record that an attempt failed and another follows."""
         self._notifier.notify(STATUS=f"starting again: {why}"[:500].replace("\n", " "))
         self._shown.failed(why)
 
     def waiting(self, seconds: float) -> None:
-        """Record the pause before the next engine starts."""
         self._journal.waiting()
         self._shown.waiting(seconds)
 
     def note(self, text: str) -> None:
-        """Show the note to the user."""
         self._shown.note(text)
 
     def warn(self, text: str) -> None:
-        """Show the warning to the user."""
         self._shown.warn(text)
 
     def _check_journal(self) -> None:

@@ -66,7 +66,6 @@ _CHECKPOINTS = {
     "tokenizer": ("tokenizer_path", "revision"),
     "token map": ("speculative_token_map", None),
 }
-"""Arguments that name each checkpoint and its revision."""
 _KNOWN = (ArgumentOutcome.ACCEPTED, ArgumentOutcome.FILLED, ArgumentOutcome.CHANGED)
 _REFERENCE = lazy(r"\$\{oc\.env:\w+\}", re.ASCII)
 _UNWRITTEN = "remove it, or rename the recipe's file"

@@ -38,7 +38,6 @@ class PhaseTracker(Struct):
 
     @property
     def current(self) -> PhaseStep:
-        """Phase that the engine is in now."""
         return self.steps[-1]
 
     def feed(self, line: str, now: float) -> bool:

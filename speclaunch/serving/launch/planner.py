@@ -65,7 +65,6 @@ class Attempt(Struct, frozen=True):
     number: int
     changes: Mapping[str, Any] = {}
     rung: Rung | None = None
-    """Rung that led to this attempt; None if none did."""
     steps: tuple[PhaseStep, ...] = ()
     served: bool = False
     diagnosis: Diagnosis | None = None
@@ -253,7 +252,6 @@ class ForkedPlanner:
         return os.waitstatus_to_exitcode(status)
 
     def stop(self) -> None:
-        """End the planner process, whatever its state."""
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(self._pid, signal.SIGTERM)
             self._ended()
@@ -294,14 +292,12 @@ class ReopenedPlanner:
         self._session = session
 
     def command(self, changes: Mapping[str, Any]) -> EngineCommand:
-        """Return the command for these changes. Raises LaunchError."""
         command: EngineCommand = _answered(lambda: self._opened().command(changes))
         return command
 
     def diagnose(
         self, lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
     ) -> Diagnosis:
-        """Return the diagnosis of an engine's log."""
 
         def diagnosis() -> Diagnosis:
             from speclaunch.serving.launch.diagnosis.diagnose import diagnose  # noqa: PLC0415 - large
@@ -312,7 +308,6 @@ class ReopenedPlanner:
         return found
 
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
-        """Return the ladder's next rung, or its end, after these attempts."""
         try:
             step: Rung | LadderEnd = _answered(lambda: self._opened().next_step(attempts))
         except LaunchError as error:
@@ -320,10 +315,6 @@ class ReopenedPlanner:
         return step
 
     def write_lock(self, changes: Mapping[str, Any], accept_length: float | None) -> Path:
-        """Write the lock of the deployment with these changes; return its path.
-
-        `accept_length`: acceptance length of the first generation, if known. Raises LaunchError.
-        """
         path: Path = _answered(
             lambda: self._opened().write_lock(changes, accept_length),
             "the lock could not be written",
@@ -360,7 +351,6 @@ def _answered(
 
 
 def _answer_and_end(question: Callable[[], Any], pipe: int) -> NoReturn:
-    """Write the result of `question` to `pipe`, and exit."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGINT, signal.SIGHUP):

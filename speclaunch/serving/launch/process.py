@@ -216,7 +216,6 @@ class EngineProcess:
         self._send("stop\n")
 
     def kill(self) -> None:
-        """Kill the engine at once."""
         self._send("kill\n")
 
     def extend(self, until: float) -> None:
@@ -341,7 +340,6 @@ class Detached(Struct):
                     yield json.loads(line)
 
     def wait(self) -> int:
-        """Wait for the child's end; return its exit code."""
         _, status = os.waitpid(self.pid, 0)
         return os.waitstatus_to_exitcode(status)
 

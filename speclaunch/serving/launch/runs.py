@@ -175,7 +175,6 @@ class Run(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Name of the launch's directory."""
         return self.directory.name
 
     @property
@@ -189,17 +188,15 @@ class Run(Struct, frozen=True):
 
     @property
     def header(self) -> JournalHeader:
-        """Header of the launch's journal."""
         return JournalHeader.read(self.document)
 
     @property
     def recipe(self) -> str:
-        """Name of the recipe."""
+        """Name of the recipe; the run's name if the journal does not record the recipe."""
         return self.header.recipe.name or self.name
 
     @property
     def attempts(self) -> list[Mapping[str, Any]]:
-        """Engine starts of the launch."""
         return self._entries("attempts")
 
     @property

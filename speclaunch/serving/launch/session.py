@@ -68,7 +68,6 @@ class FailureForecast(Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Predicted phase and cause of the failure, as text with numbers."""
         phase = self.budget.phase.value if self.budget.phase is not None else "start"
         return f"it is predicted to fail at '{phase}': {self.budget.why}"
 
@@ -82,7 +81,6 @@ class FailureForecast(Struct, frozen=True):
 
     @property
     def help(self) -> str:
-        """Remedy for the predicted failure."""
         rung = self.rung
         if rung is not None:
             fits = "fit" if self.suggestion.fit is Fit.FITS else "fit only in the best case"
@@ -119,14 +117,11 @@ class Session(Struct):
     facts: Facts
     overrides: Sequence[str]
     directory: Path = Path()
-    """Run directory: logs and journal."""
     smoke: bool = False
     fresh: bool = False
     """True to start from the recipe, ignoring the last known good settings."""
     exits_after: bool = False
-    """True if the process exits after this launch."""
     on_degraded: Path | None = None
-    """Program to run when the acceptance length drops."""
     as_configured: bool = False
     """True to start from the recipe, even if its settings are predicted to fail."""
     max_attempts: int | None = None
@@ -136,11 +131,9 @@ class Session(Struct):
 
     @property
     def deployment(self) -> Deployment:
-        """Deployment of the recipe."""
         return self.prepared.recipe.deployment
 
     def plan_with(self, changes: Mapping[str, Any]) -> Plan:
-        """Return the plan of the deployment with changed server arguments."""
         return resolve(self.prepared.changed(changes).request(os.environ), self.facts)
 
     def ladder(self) -> Ladder | None:
@@ -210,7 +203,6 @@ class Session(Struct):
         return journal.recall(self._key)
 
     def start(self) -> PlannedLaunch:
-        """Return the planned launch, with all initial decisions."""
         prepared, deployment = self.prepared, self.deployment
         known, announced = self._usable()
         rung = None if known else self.predicted_rung()
@@ -254,7 +246,6 @@ class Session(Struct):
         )
 
     def _group(self, begin: Mapping[str, Any]) -> RankGroup | None:
-        """Return this rank's group; None if no ranks have to agree. Raises LaunchError."""
         deployment, hardware = self.deployment, self.facts.hardware
         group = group_of(deployment.launch.agreement, deployment.args, os.environ)
         if group is None:
@@ -269,7 +260,6 @@ class Session(Struct):
         )
 
     def command(self, changes: Mapping[str, Any]) -> EngineCommand:
-        """Return the command for the changes. Raises LaunchError for an unknown engine version."""
         prepared = self.prepared.changed(changes)
         secrets_file = secrets_file_of(prepared, self.directory)
         args = prepared.recipe.deployment.args
@@ -289,13 +279,11 @@ class Session(Struct):
     def diagnose(
         self, lines: Iterable[str], *, version: str | None = None, exit_code: int | None = None
     ) -> Diagnosis:
-        """Return the diagnosis of an engine's log."""
         from speclaunch.serving.launch.diagnosis.diagnose import diagnose  # noqa: PLC0415
 
         return diagnose(lines, version=version, exit_code=exit_code)
 
     def next_step(self, attempts: Sequence[Attempt]) -> Rung | LadderEnd:
-        """Return the ladder's next rung, or its end, after these attempts."""
         ladder = self.ladder()
         if ladder is None:
             return LadderEnd("recovery is off: no other settings are tried")

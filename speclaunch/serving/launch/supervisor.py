@@ -160,7 +160,6 @@ class Prober(LaunchThread):
         self.done.set()
 
     def stop(self) -> None:
-        """Stop waiting."""
         self._stop_requested.set()
 
 
@@ -444,7 +443,6 @@ class _Run:
         return None
 
     def _port_taken(self, holder: str | None) -> str | None:
-        """Return an error text if another process holds the engine's port; None if none does."""
         if not self._tracker.port_taken and holder is None:
             return None
         taken = f"port {self._order.address.port} was taken while the engine was starting"

@@ -58,11 +58,9 @@ class LaunchThread:
         self._thread = threading.Thread(target=self._run, name=f"speclaunch {name}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait at most `seconds` for the thread to end."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -98,7 +96,6 @@ class HangDetector(Struct):
     reason: str = ""
 
     def progress(self, now: float) -> None:
-        """Record progress seen in the engine's own counters."""
         self.last_progress = now
         self.failures = 0
 
@@ -146,17 +143,14 @@ class Watchdog(Struct):
     _thread: LaunchThread | None = None
 
     def start(self) -> None:
-        """Start watching."""
         self._thread = LaunchThread("the watchdog", self._run)
         self._thread.start()
 
     @property
     def failure(self) -> str | None:
-        """Error that ended the thread early; None if there was none."""
         return None if self._thread is None else self._thread.failure
 
     def stop(self) -> None:
-        """Stop watching."""
         self._ended.set()
 
     def output(self, lines: Sequence[str]) -> None:

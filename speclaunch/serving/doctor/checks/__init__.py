@@ -41,14 +41,13 @@ FAMILIES: Mapping[str, tuple[Check, ...]] = {
     "Environment": (check_variables, check_proxy),
     "Models": (check_models, check_paths),
 }
-"""Checks by section title."""
 
 
 def check_machine(
     found: MachineFacts, families: Mapping[str, tuple[Check, ...]] = FAMILIES
 ) -> tuple[CheckSection, ...]:
-    """Return all lines by section. Only a problem that prevents a launch on this machine is an
-    error: without a recipe, or with another machine's hardware, the worst state is a warning."""
+    """Return one section per family. Errors become warnings without a recipe, and if `--hardware`
+    describes another machine: only a problem that prevents a launch on this machine is an error."""
     if found.target is not None and found.target.elsewhere:
         found = replace(
             found, target=None, models=(), missing=()
@@ -67,7 +66,6 @@ def check_machine(
 
 
 def _run_check(check: Check, found: MachineFacts) -> list[CheckLine]:
-    """Return the lines of a check. If it crashes, return its lines so far and report the crash."""
     lines: list[CheckLine] = []
     try:
         lines.extend(check(found))

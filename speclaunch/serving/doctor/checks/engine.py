@@ -33,8 +33,7 @@ from speclaunch.serving.doctor.facts import (
 
 
 def check_python(found: MachineFacts) -> Iterator[CheckLine]:
-    """Yield one line: the versions of speclaunch and its Python, and speclaunch's home
-    directory."""
+    """Yield one line about speclaunch's own installation."""
     own = found.own
     yield CheckLine(
         "speclaunch",
@@ -167,8 +166,7 @@ def check_compilers(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
-    """Yield lines about the compiler and ninja. SGLang compiles the C++ code of NGRAM at the first
-    start (cpp_ngram, 0.5.4 and later)."""
+    """Yield lines about the compiler and ninja that NGRAM needs from SGLang 0.5.4 on (cpp_ngram)."""
     why = "SGLang needs it to build the C++ code of NGRAM at the first start"
     if tools.compiler is None:
         fix = "install g++ (Debian, Ubuntu: apt-get install g++)"
@@ -260,7 +258,8 @@ def _below_minimum(found: MachineFacts, packages: Packages) -> Iterator[CheckLin
 
 
 def _is_skipped(found: MachineFacts, name: str) -> bool:
-    """True if a variable disables SGLang's check of a package (0.5.1 and later; engine.py)."""
+    """True if `_SKIP` is set and the installed SGLang honors it for package `name` (engine.py: from
+    0.5.1 for kernels, from 0.5.7 for other packages)."""
     runtime = found.runtime
     version = (isinstance(runtime, Runtime) and runtime.sglang) or "0"
     since = "0.5.1" if name in _KERNELS else "0.5.7"
@@ -324,7 +323,6 @@ def _mismatches(
 def _install(
     found: MachineFacts, runtime: Runtime, mismatches: list[_Mismatch]
 ) -> tuple[str, bool]:
-    """Return the fix that installs the mismatched packages, or SGLang if there are many."""
     if len(mismatches) > _SHOWN:
         return pip_install(found, f"sglang=={runtime.sglang}")
     return pip_install(found, *(mismatch.requirement for mismatch in mismatches))
@@ -373,7 +371,6 @@ def _summary(packages: Packages) -> str:
 
 
 def _pin(packages: Packages, name: str) -> str | None:
-    """Return SGLang's first version specifier for a package; None if it has none."""
     for requirement in _requirements(packages):
         if canonicalize_name(requirement.name) == name and requirement.specifier:
             return str(requirement.specifier)

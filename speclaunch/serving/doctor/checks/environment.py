@@ -96,7 +96,6 @@ def _engine_variable(name: str, catalogue: Catalogue) -> CheckLine | None:
 
 
 def _catalogue(found: MachineFacts) -> Catalogue:
-    """Return the catalogue of the installed engine, or the newest if its version is unknown."""
     runtime = found.runtime
     if isinstance(runtime, Runtime) and runtime.sglang:
         try:

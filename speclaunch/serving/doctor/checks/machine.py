@@ -436,7 +436,6 @@ def _holder(process: OtherProcess, found: MachineFacts) -> str:
 
 
 def _left_over(gpu: Gpu, found: MachineFacts) -> list[int]:
-    """Return the process IDs of a GPU's leftover engines that the user may end."""
     if isinstance(found.processes, UnknownFact):
         return []
     on_gpu = {process.pid for process in gpu.processes}

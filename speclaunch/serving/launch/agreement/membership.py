@@ -46,7 +46,6 @@ from speclaunch.serving.launch.guard import marked, parents_by_pid
 
 _TEMPORARY = ".tmp-"
 _MAX_BYTES = 1 << 20
-"""Maximum size of a record, in bytes."""
 _FILE_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO})
 """Errors that concern one file, not the directory."""
 _LINKS = "choose a directory on a file system with hard links (NFS, Lustre, a local disk)"
@@ -235,7 +234,7 @@ class SharedMemory:
         self._write(key, {name: dict(part.changes) for name, part in decision.parts.items()})
 
     def forget(self, key: str | None, decision: Decision) -> None:
-        """Drop the decision's settings: memory ran out with them."""
+        """Drop the stored settings if they are the decision's: memory ran out with them."""
         failed = {name: dict(part.changes) for name, part in decision.parts.items()}
         if key is not None and self.recall(key) == failed:
             self._write(key, {name: {} for name in failed})
@@ -329,7 +328,6 @@ class Membership:
         return self._store.create(file, data)
 
     def read_view(self) -> View:
-        """Return the current view of the directory."""
         store = self._store
         names = store.names()
         peers = self._peers(store, names, former=False)

@@ -173,8 +173,8 @@ def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in thei
 
 
 def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[str, PartSettings]:
-    """Return each server's settings in the next decision, with these changes to server `part`.
-    Changes to `AGREED` settings apply to every server."""
+    """Return each server's settings in the decision after `decision`: server `part` gets `changes`,
+    and the other servers get the `AGREED` settings among them."""
     epoch = decision.epoch + 1
     agreed = {name: value for name, value in changes.items() if name in AGREED}
     parts = {}
@@ -264,7 +264,6 @@ def _return(mine: Mine, view: View, newest: Decision) -> Action:
 
 
 def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
-    """Return the action to take after an engine ended; None if none is needed."""
     now = [failure for failure in view.failures if _current(failure, newest)]
     memory = [failure for failure in now if failure.memory]
     if memory:
@@ -316,8 +315,6 @@ def _history(view: View, part: str, last: Failure) -> tuple[Failure, ...]:
 
 
 def _start(mine: Mine, view: View, newest: Decision, missing: list[str]) -> Action:
-    """Return the action: start the engine, or wait for ranks that are missing or have yet to
-    adopt the settings."""
     part = newest.parts[mine.name.part]
     if away := [rank for rank in missing if rank.startswith(f"{mine.name.part}.")]:
         return Wait(f"waiting for {_and(away)}")
@@ -345,7 +342,6 @@ def absent(mine: Mine, view: View) -> list[str]:
 
 
 def _newest(peers: Iterable[Peer]) -> dict[str, Peer]:
-    """Return the newest life of each other rank, by name."""
     found: dict[str, Peer] = {}
     for peer in sorted(peers, key=lambda peer: peer.joined.name.life):
         if not peer.former:

@@ -129,7 +129,7 @@ class AgreementKeeper(LaunchThread):
             with self._changed:
                 new = published is None or self._pending or self._state != published
                 if not new and not self._stopping:
-                    self._changed.wait(self._pause)  # a tenth of a lease
+                    self._changed.wait(self._pause)
                 stopping = self._stopping and not self._pending
                 self._started_cycle += 1
                 state, files = self._state, dict(self._pending)
@@ -280,7 +280,8 @@ _FLUSH_SECONDS = 5.0
 
 
 class RankLaunching(EngineStarts, kw_only=True, dict=True):
-    """Engine starts of a rank whose settings its group agrees on. `Launching`: for one host."""
+    """Engine starts of one rank, with settings on which all ranks of `group` agree. `Launching` is
+    the class for launches without a group."""
 
     group: RankGroup
     log: Path
@@ -445,7 +446,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return failed(outcome) and not self._keeper.lapsed
 
     def _report_failure(self, attempt: Attempt, outcome: EngineOutcome, since: int) -> None:
-        """Report that the engine started in epoch `since` has ended, and why."""
+        """Report why the engine that was started in epoch `since` has ended."""
         cause = attempt.diagnosis.cause if attempt.diagnosis is not None else None
         unfit = outcome.verification is not None and not outcome.verification.ok
         memory = cause is not None and cause.memory and not unfit
@@ -464,7 +465,6 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
         return self._publish({epoch_file("epoch", decision.epoch): dump(decision)})
 
     def _adopt(self, decision: Decision) -> None:
-        """Report that this rank has adopted the decision."""
         self._mine = replace(self._mine, epoch=decision.epoch)
         self._publish({})
 

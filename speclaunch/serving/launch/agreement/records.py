@@ -51,8 +51,8 @@ class RankGroup(Struct, frozen=True):
 def group_of(
     settings: Agreement, args: Mapping[str, Any], environment: Mapping[str, str]
 ) -> RankGroup | None:
-    """Return the ranks that must agree by `launch.agreement`; None if it sets no directory. Raises
-    LaunchError."""
+    """Return the ranks that must agree according to `settings` (`launch.agreement`); None if they
+    name no directory. Raises LaunchError."""
     if settings.directory is None:
         return None
     directory = expand_user(settings.directory)
@@ -112,7 +112,6 @@ def _role(args: Mapping[str, Any]) -> str:
 
 
 def _file_name(job: str) -> str:
-    """Return a job's directory name, which is unique to the job."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "-", job)[:80]
     return plain if plain == job else f"{plain}-{hashlib.sha256(job.encode()).hexdigest()[:8]}"
 
@@ -124,7 +123,6 @@ STATE_BYTES = 256
 _LONGEST = 1 << 20
 """Maximum size of a document, in bytes."""
 _DEEPEST = 50
-"""Maximum nesting depth of a document."""
 _LONGEST_LEASE = 1e9
 
 
@@ -225,7 +223,6 @@ class Decision(Struct, frozen=True):
 
     @property
     def end(self) -> bool:
-        """True for the last decision."""
         return self.kind is DecisionKind.END
 
 
@@ -237,11 +234,10 @@ class Failure(Struct, frozen=True):
     """Epoch of the decision for which the engine was started."""
     memory: bool
     why: str
-    """Reason in one line."""
     cause: str = ""
     """Name of the cause; empty if the log does not show it."""
     attempt: Mapping[str, Any] = {}
-    """Attempt data that the ladder needs."""
+    """Attempt as JSON, from `ranks.document`; empty unless memory ran out."""
 
 
 def dump(value: Any) -> bytes:

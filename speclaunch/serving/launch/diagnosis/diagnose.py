@@ -96,7 +96,6 @@ def _gb(numbers: Mapping[str, float], name: str, word: str) -> str:
 
 
 def _figures(found: re.Match[str]) -> dict[str, float]:
-    """Return a match's numeric named groups as floats."""
     numbers: dict[str, float] = {}
     for name, value in found.groupdict().items():
         with suppress(TypeError, ValueError):  # a missing group, or a name
@@ -160,7 +159,6 @@ class Stream:
         self.launch.wording = Wording(version, version)
 
     def feed(self, line: LogLine) -> None:
-        """Process one line."""
         text = line.text
         before, self._before = self._before, ""
         if line.stamped:
@@ -179,7 +177,6 @@ class Stream:
             self._lone_exception(line, text)
 
     def end(self) -> None:
-        """Process the end of the log."""
         self._tracebacks.end()
 
     # logged by the engine

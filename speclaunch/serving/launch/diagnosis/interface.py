@@ -71,7 +71,7 @@ class Diagnosis(Struct, frozen=True):
     """
 
     phase: Phase
-    """Phase of the last milestone in the log."""
+    """Phase of the failure or, without one, the last phase in the log."""
     served: bool = False
     """True if the engine had become ready."""
     cause: Cause | None = None
@@ -81,7 +81,7 @@ class Diagnosis(Struct, frozen=True):
     numbers: Mapping[str, float] = {}
     """Figures in the engine's message, for example `mem_fraction_static_above`: 0.912."""
     version: str | None = None
-    """Engine version, if the log shows it."""
+    """Explicit version, or the newest release that the log's wording allows; None if unknown."""
     engine: bool = True
     """False if the log is not from SGLang."""
     stopped: bool = False
@@ -95,7 +95,6 @@ class Diagnosis(Struct, frozen=True):
     """Server arguments that the engine logged at its start; `UNREADABLE` for a value that is not a
     plain literal."""
     cpu: bool = False
-    """True if the engine runs on a CPU."""
     rule: str | None = None
     """Code of the lint rule that finds the cause before a start; None without such a rule."""
     rank: str | None = None
@@ -197,7 +196,6 @@ class LogFailure(Struct, frozen=True):
 
     @property
     def of_main_process(self) -> bool:
-        """True if the traceback begins in the main process."""
         if not self.frames:
             return False
         first = self.frames[0]

@@ -53,8 +53,7 @@ def _applies(advisory: Advisory, plan: Plan) -> bool:
 
 
 def _plan(version: str, arguments: Mapping[str, Any], *, cpu: bool) -> Plan:
-    """Return a plan with the values that the engine logged. The engine had already resolved
-    them."""
+    """Return a plan with the logged `arguments`, which the engine had already resolved."""
     place = Place("log")
     named = {
         name: RequestedValue(name, arguments[name], name, place)

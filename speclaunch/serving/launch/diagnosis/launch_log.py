@@ -276,7 +276,6 @@ class RankProgress(Struct):
         return mark in _UNOPENED and (self.opened is not None or unloaded)
 
     def take(self, mark: LogMark) -> None:
-        """Record a milestone of this rank."""
         if mark in _CLOSES.values():
             self.opened = mark
         elif mark in _CLOSES:
@@ -313,7 +312,6 @@ class LaunchLog(Struct):
     begun: bool = False
     """True once the start has reached a milestone."""
     contradicted: bool = False
-    """True if the start's milestones contradict each other."""
     unended: bool = False
     """True if this start followed one that had not ended, and has loaded nothing yet."""
     retracted: int = 0
@@ -331,12 +329,10 @@ class LaunchLog(Struct):
 
     @property
     def ended(self) -> bool:
-        """True if the log shows the end of this start."""
         return self.dead or self.stopped or bool(self.suspects)
 
     @property
     def stopped(self) -> bool:
-        """True if the log shows a stop request."""
         return self.stopped_at > 0
 
     def course(self, rank: str) -> RankProgress:
@@ -418,7 +414,6 @@ class LaunchLog(Struct):
 
     @property
     def full(self) -> bool:
-        """True once the error limit is reached."""
         return len(self.suspects) >= _MAX_SUSPECTS
 
     def _live(self, rank: str) -> None:

@@ -68,7 +68,6 @@ class _Traceback(Struct):
 
     @property
     def harmless(self) -> bool:
-        """True if the process survives the exception."""
         return bool(_OF_REQUESTS.match(self.head) or _HARMLESS.match(self.head))
 
     def is_full_of_others(self) -> bool:
@@ -100,7 +99,6 @@ class Tracebacks:
         self._reading = _Traceback(shown, line.rank, top, line.number)
 
     def end(self) -> None:
-        """End the current traceback."""
         reading, self._reading = self._reading, None
         if reading is not None and (failure := reading.failure or reading.doubted) is not None:
             self._report(reading, failure)

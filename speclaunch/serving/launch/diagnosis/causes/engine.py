@@ -28,7 +28,6 @@ REFUSED = "arguments-refused"
 
 
 def _since(algorithms: tuple[str, ...]) -> str:
-    """Return each algorithm with its first release: `NGRAM from 0.5.3, DFLASH from 0.5.11`."""
     return ", ".join(f"{name} from {FIRST_WITH[name]}" for name in algorithms)
 
 
