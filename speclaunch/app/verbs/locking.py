@@ -65,10 +65,9 @@ class LaunchLock:
         return self._lock
 
     def prepare(self, recipe: Recipe, engine: str | None, *, dry_run: bool) -> Prepared:
-        """Prepare the recipe. With `--locked`, a different engine is accepted, so that `require`
-        can name all differences.
+        """Prepare `recipe`. Raises InputError, LaunchError.
 
-        Raises InputError, LaunchError.
+        With `--locked`, a different engine is accepted, and `require` reports all differences.
         """
         try:
             prepared = prepare(recipe, engine, dry_run=dry_run)
@@ -147,7 +146,7 @@ class SideLock:
         self._request = lock_request(prepared.recipe, split_recipe(options.overrides)[1])
 
     def write(self) -> None:
-        """Write the lock, with the certificate of the measurement. Raises LaunchError."""
+        """Write the lock with its certificates; without `--lock`, do nothing. Raises LaunchError."""
         from speclaunch.measure import LaunchedSide
 
         if self._request is not None and isinstance(self._side, LaunchedSide):

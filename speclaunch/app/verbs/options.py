@@ -111,7 +111,6 @@ class VerbOptions:
         return {name: option for name, option in vars(cls).items() if isinstance(option, Option)}
 
     def changed(self, **values: Any) -> Self:
-        """Return a copy of the options with `values` replaced."""
         return type(self)(**{**vars(self), **values})
 
     def __eq__(self, other: object) -> bool:

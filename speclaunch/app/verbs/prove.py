@@ -280,10 +280,7 @@ def prove_requests(options: ProveOptions, ours: LaunchedSide, plain: LaunchedSid
 
 
 def _proof(task: Task, stored: StoredProof) -> Proof:
-    """Request the missing answers and return the proof.
-
-    The answers of the speculative server are saved as they arrive.
-    """
+    """Return the proof. The speculative server's answers are saved as they arrive."""
     say = err_lines().print
     end_on_signals()
     with stored.resuming(say), Engines(stored.directory, say) as engines:

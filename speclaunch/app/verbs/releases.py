@@ -213,7 +213,6 @@ def _release(option: str, text: str) -> str:
 
 
 def _show_task(task: BisectTask, supply: EngineSupply) -> None:
-    """Print the releases, the maximum number of starts, and the engines to install."""
     missing = [release for release in task.releases if release not in supply.installed()]
     out().print(f"releases: {', '.join(task.releases)}")
     starts = most_starts(len(task.releases))

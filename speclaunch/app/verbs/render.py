@@ -128,7 +128,6 @@ def _require_image(text: str, assembled: Assembled, *, force: bool) -> None:
 
 
 def _warn_exposed(renderer: Renderer, assembled: Assembled) -> None:
-    """Warn about servers without an API key that listen on all interfaces."""
     open_to_all = exposed(renderer, assembled.rendering)
     if not open_to_all:
         return

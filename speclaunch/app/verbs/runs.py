@@ -246,7 +246,6 @@ _PAUSE_SECONDS = 0.3
 
 
 def _living() -> list[Run]:
-    """Return the runs whose engine is alive."""
     return [run for run in all_runs() if run.holder is not None]
 
 

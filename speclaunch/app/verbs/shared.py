@@ -53,9 +53,9 @@ def engine_version(text: str) -> str:
 
 
 def engine_release(option: str, text: str) -> ResolvedVersion:
-    """Return the known release for an option's text, with a note if their release lines differ.
+    """Return the known release for `text`, without its note if both are of one release line.
 
-    Raises InputError.
+    Raises InputError, naming `option`.
     """
     try:
         found = named(text)

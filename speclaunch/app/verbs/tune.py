@@ -124,8 +124,7 @@ class TuningTask(Struct, frozen=True):
     space: tuple[DraftSetting, ...]
     own: DraftSetting | None
     published: DraftSetting | None
-    """Setting from published evidence; None if the search space has none. The best setting must
-    beat it."""
+    """Setting from published evidence; None if there is none in `space`."""
     aim: TuningObjective
     protocol: Protocol
     budget: TuningBudget

@@ -43,7 +43,6 @@ class Verb(Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """First paragraph of `help`."""
         return self.help.partition("\n\n")[0]
 
     @property
@@ -53,7 +52,7 @@ class Verb(Struct, frozen=True):
         return found
 
     def run(self, options: VerbOptions) -> ExitCode:
-        """Run the verb. Raises SpeclaunchError."""
+        """Run the verb, with `--trust-engine` applied first. Raises SpeclaunchError."""
         function = _load(self.where)
         if getattr(options, "trust_engine", False):
             from speclaunch.engine import trust_all
