@@ -166,7 +166,7 @@ def check_compilers(found: MachineFacts) -> Iterator[CheckLine]:
 
 
 def _for_ngram(found: MachineFacts, tools: Tools) -> Iterator[CheckLine]:
-    """Yield lines about the compiler and ninja that NGRAM needs from SGLang 0.5.4 on (cpp_ngram)."""
+    """Yield lines about the compiler and ninja, which NGRAM needs from 0.5.4 on (cpp_ngram)."""
     why = "SGLang needs it to build the C++ code of NGRAM at the first start"
     if tools.compiler is None:
         fix = "install g++ (Debian, Ubuntu: apt-get install g++)"
