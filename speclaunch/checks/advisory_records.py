@@ -22,7 +22,10 @@ class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class CheckpointCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Condition on a checkpoint: accepted values by field; an empty field accepts any."""
+    """Condition on a checkpoint.
+
+    Each field lists its accepted values. An empty field accepts any value.
+    """
 
     architectures: tuple[str, ...] = ()
     quantization: tuple[str, ...] = ()
@@ -117,7 +120,10 @@ class RequestField(StrEnum):
 
 
 class Workaround(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Remedy other than an upgrade: a sentence, and its edits if there is one obvious way."""
+    """Remedy other than an upgrade.
+
+    `text` is a sentence. `set` and `env` are its edits, and are empty if no single edit is obvious.
+    """
 
     text: str
     set: dict[str, bool | int | float | str | None] = {}

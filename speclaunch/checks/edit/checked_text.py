@@ -111,7 +111,7 @@ class _Job(Struct, frozen=True):
         )
 
     def fixed_by_name(self, text: str, reading: Reading, fix: Fix) -> str | None:
-        """Return the text, fixed one name at a time; None if that fails."""
+        """Return the text after fixing one name at a time; None if a fix or the proof fails."""
         parts = [Fix("", {name: value}) for name, value in fix.set.items()]
         parts += [Fix("", {}, {name: value}) for name, value in fix.env.items()]
         made = text
@@ -133,7 +133,7 @@ class _Job(Struct, frozen=True):
 
 
 class _NothingToDoError(NotFixableError):
-    """Error if the text already has the requested value."""
+    """The text already has the requested value."""
 
 
 def numbers_of(

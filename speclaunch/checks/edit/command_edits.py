@@ -75,7 +75,10 @@ class SourceLines:
 def replaced(
     text: SourceLines, words: Sequence[Word], word: Word, old: str, new: str
 ) -> Iterator[Edit]:
-    """Yield alternative edits that replace `old`, a token or its end, with `new`."""
+    """Yield alternative edits that replace `old` with `new`.
+
+    `old` is the text of `word`, or the end of that text.
+    """
     prefix = word.text.removesuffix(old) if old else word.text
     use = word.used_at
     at_use: list[Edit] = []
@@ -122,7 +125,10 @@ def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Ite
 def without(
     words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str
 ) -> Iterator[list[Edit]]:
-    """Yield alternative edits that remove the tokens `gone`; `all_gone`: tokens of all removals."""
+    """Yield alternative edits that remove the tokens `gone`.
+
+    `all_gone`: all removed tokens of the command.
+    """
     for uses in (True, False):
         edits = removal(words, gone, all_gone, text, uses=uses)
         if edits is not None:

@@ -285,7 +285,7 @@ def write_together(texts: Mapping[Path, str]) -> None:
 
 
 class NotFixableError(Exception):
-    """Error if a fix is left to the user. The message is the reason, as a clause."""
+    """A fix is left to the user; the message is the reason, as a clause."""
 
 
 class TargetArgument(Struct, frozen=True):
@@ -320,7 +320,7 @@ class FixTarget(Struct, frozen=True):
 
 
 def target_of(fix: Fix, catalogue: Catalogue) -> FixTarget:
-    """Return the target of a fix for a deployment of one version. Raises NotFixableError."""
+    """Return a fix's target values for the release of `catalogue`. Raises NotFixableError."""
     found = {canonical(name): _argument(name, value, catalogue) for name, value in fix.set.items()}
     return FixTarget(found, dict(fix.env))
 

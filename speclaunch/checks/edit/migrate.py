@@ -424,9 +424,9 @@ def _read(text: str, shown: str) -> Reading:
 
 
 def _spec_v2(job: _Job, catalogue: Catalogue, migration: Migration) -> None:
-    """Report that SpecV2 is on (default from 0.5.11, always from 0.5.14), or keep it off as before.
+    """Report that SpecV2 is on, or add a variable that keeps it off.
 
-    Source: speculative_hook.py.
+    SpecV2 is the default from 0.5.11, and always on from 0.5.14 (speculative_hook.py).
     """
     invocation = job.invocation
     for name, word in invocation.env.items():

@@ -315,7 +315,7 @@ def carried_config(
 
 
 class _UnseenError(Exception):
-    """Error if a file cannot be read; the message is the reason."""
+    """A file cannot be read; the message is the reason."""
 
 
 def _text(path: Path) -> str:

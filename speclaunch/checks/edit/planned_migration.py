@@ -30,9 +30,9 @@ from speclaunch.engine import load as load_catalogue
 
 
 class MigrationVerdict(Struct, frozen=True):
-    """Fate of an argument: unchanged, replaced (`flag`), removed, or `unknown` in the target.
+    """Result for an argument: unchanged, replaced by `flag`, `removed`, or `unknown` in the target.
 
-    `why`: the reason if it is removed or `unknown`.
+    `why`: the reason if it is `removed` or `unknown`.
     """
 
     flag: str | None = None
@@ -49,7 +49,7 @@ KEEP = MigrationVerdict()
 def verdict(
     argument: Argument, token: str, source: Catalogue, target: Catalogue
 ) -> MigrationVerdict:
-    """Return the fate in `target` of `argument`, which `token` sets in `source`."""
+    """Return the verdict for `target` on `argument`, which `token` sets in `source`."""
     flag = source.full_flag(token)
     negated = isinstance(flag, str) and is_negation(argument, flag)
     there = target.full_flag(token)
@@ -147,7 +147,7 @@ def _gone(name: str, target: Catalogue) -> MigrationVerdict:
 
 
 class MigratedArgument(Struct, frozen=True):
-    """Argument of a command, with its flag and its fate in the target version."""
+    """Argument of a command, with its flag and the verdict for the target version."""
 
     item: ParsedArgument
     verdict: MigrationVerdict

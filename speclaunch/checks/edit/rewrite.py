@@ -286,7 +286,10 @@ def _first_line(lines: Sequence[str], line: int) -> int:
 def _flag_edit(
     lines: Sequence[str], place: Place, written: str, migrated: MigratedArgument
 ) -> Edit | None:
-    """Return the edit that replaces the flag `written`; None if absent or without a successor."""
+    """Return the edit that replaces the flag `written`.
+
+    None if the flag is not at `place`, or has no successor.
+    """
     becomes = migrated.verdict
     if not 1 <= place.line <= len(lines) or becomes.flag is None:
         return None

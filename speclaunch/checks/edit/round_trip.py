@@ -67,7 +67,10 @@ ANYTHING = object()
 
 
 class Difference(Struct, frozen=True):
-    """Unexpected value `after` of a name, and the expected value `before` (`MISSING`: none)."""
+    """Unexpected value of a name.
+
+    `before` is the expected value, `after` the actual value. `MISSING`: there is none.
+    """
 
     name: Any
     before: Any
@@ -484,7 +487,7 @@ def _scalars(text: str) -> Iterator[tuple[range, tuple[int, str, str]]]:
 
 
 def emptied_definitions(before: str, after: str) -> Counter[str]:
-    """Return how many definitions of each variable a change leaves without a value."""
+    """Count the definitions of each variable that a change leaves without a value."""
     return Counter(_EMPTY.findall(after)) - Counter(_EMPTY.findall(before))
 
 

@@ -83,7 +83,7 @@ class NotLightError(Exception):
 
 
 class First(Struct, frozen=True):
-    """First answer of a new judge."""
+    """SGLang version and loaded files that a new judge reports."""
 
     version: str
     loaded: tuple[str, ...]

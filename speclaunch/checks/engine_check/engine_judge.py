@@ -492,7 +492,10 @@ network access."""
 
 
 class PlacedQuestion(Struct, frozen=True):
-    """Question whose model files exist on disk, with the tokens that name them changed."""
+    """Question whose model files exist on disk.
+
+    In `words`, paths replace the model ids that are in `ids`.
+    """
 
     words: list[str]
     env: dict[str, str]

@@ -80,7 +80,7 @@ def custom_op(name: str, fn: Any = None, /, **_: Any) -> Any:
 
 
 class Operator:
-    """Result of `custom_op` for a function."""
+    """Custom operator made from a function; a call runs the function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -407,7 +407,7 @@ PARTS: dict[str, dict[str, Any]] = {
 
 
 def fill(module: types.ModuleType) -> None:
-    """Set the special attributes of a stand-in for one of torch's modules."""
+    """Set the attributes in `PARTS` on a stand-in for one of torch's modules."""
     for name, value in PARTS.get(module.__name__, {}).items():
         setattr(module, name, value)
     if module.__name__ == "torch":
