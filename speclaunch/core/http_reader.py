@@ -144,7 +144,7 @@ class HttpReader:
         return response.status, content, response.getheader("Location")
 
     def _connected(self, deadline: float) -> _Bounded:
-        """Return the open connection, or a new one if the server closed the old one."""
+        """Return the open connection, or a new one if there is none or the server closed it."""
         found = self._connection
         if found is not None and found.sock is not None:
             if not select.select([found.sock], [], [], 0)[0]:

@@ -53,7 +53,6 @@ class BenchCourse:
 
     @property
     def done(self) -> int:
-        """Number of measured rounds."""
         return len(self._rounds)
 
     @property
@@ -66,7 +65,6 @@ class BenchCourse:
         self._starting = True
 
     def round(self, found: Round) -> None:
-        """Record a finished round."""
         now = self._clock()
         overhead = max(0.0, now - self._since - found.seconds)
         (self._starts if self._starting else self._between).append(overhead)
@@ -130,7 +128,6 @@ class LineProgress:
         self._print(text)
 
     def round(self, found: Round) -> None:
-        """Print a finished round."""
         name = self._course.now
         self._course.round(found)
         self._last_text = ""
@@ -184,7 +181,6 @@ class DrawnProgress:
         self._bar.console.print(text)
 
     def round(self, found: Round) -> None:
-        """Print a finished round and advance the bar."""
         name = self._course.now
         self._course.round(found)
         self._bar.console.print(round_line(self._course, name, found), style="dim")
@@ -200,7 +196,6 @@ class _Left(TextColumn):
         self._course = course
 
     def render(self, task: Task) -> Text:  # noqa: ARG002
-        """Return the remaining time as text."""
         return Text(self._course.left_now())
 
 

@@ -28,22 +28,18 @@ class Styled:
         self.pieces: list[tuple[str, str]] = [(text, style)] if text else []
 
     def append(self, text: str, style: str = "") -> Styled:
-        """Append a piece and return self."""
         self.pieces.append((text, style))
         return self
 
     def extend(self, other: Styled) -> Styled:
-        """Append the pieces of another text and return self."""
         self.pieces += other.pieces
         return self
 
     @property
     def plain(self) -> str:
-        """Text without styles."""
         return "".join(text for text, _ in self.pieces)
 
     def drawn(self) -> Text:
-        """Return the text as a rich `Text`."""
         from rich.text import Text  # noqa: PLC0415
 
         drawn = Text()
@@ -73,7 +69,6 @@ class PlainPrinter:
         self._stream = stream
 
     def print(self, *texts: Styled | str, style: str | None = None) -> None:  # noqa: ARG002
-        """Write texts separated by spaces, and end the line."""
         output = " ".join(text if isinstance(text, str) else text.plain for text in texts)
         output = output.translate(_NOT_PRINTED)
         if "\t" in output:

@@ -288,8 +288,7 @@ def _one_line(finding: Finding, engines: Sequence[str]) -> Styled:
 
 
 def minor_bugs(findings: Iterable[Finding], more: str) -> list[str]:
-    """Return a line about advisories of info severity and `more`, the option that shows them; empty
-    without such advisories."""
+    """Return a line about info-severity advisories, if any. `more`: the option that shows them."""
     ids = dict.fromkeys(finding.code for finding in findings if finding.is_minor_bug)
     if not ids:
         return []
@@ -368,13 +367,11 @@ class TextFormat(Format):
     """Text output, with styles only on a terminal."""
 
     def text(self, source: FormatInput) -> str:
-        """Return the text as written to a pipe."""
         written = io.StringIO()
         _show(PlainPrinter(written), source)
         return written.getvalue()
 
     def show(self, source: FormatInput, printer: Printer, write: Callable[[str], object]) -> None:
-        """Print the report line by line."""
         del write
         _show(printer, source)
 
@@ -432,7 +429,6 @@ class ConciseFormat(Format):
     """One line per finding, in file order."""
 
     def text(self, source: FormatInput) -> str:
-        """Return one line per finding."""
         return "".join(
             f"{one_line(f'{x.place}: {x.severity}[{x.code}] {source.message(x)}')}\n"
             for x in (found.finding for found in source.found)

@@ -229,10 +229,7 @@ def _result(
 
 
 def _plain(text: str) -> str:
-    """Return the text with brackets escaped if SARIF would read them as a link.
-
-    Links have the form `[text](target)` (SARIF 2.1.0, section 3.11.6).
-    """
+    """Escape brackets that SARIF would read as a link `[text](target)` (2.1.0, section 3.11.6)."""
     return text.replace("[", "\\[").replace("]", "\\]") if "](" in text else text
 
 
@@ -290,7 +287,6 @@ class JunitFormat(Format):
     """JUnit report with a suite for each file and engine version."""
 
     def text(self, source: FormatInput) -> str:
-        """Return the document."""
         root = Xml.Element("testsuites", name="speclaunch")
         tests = failures = 0
         for file in source.report.files:

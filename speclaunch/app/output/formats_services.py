@@ -161,7 +161,6 @@ class JsonFormat(Format):
     """Complete report, with a separate entry for each file and version."""
 
     def text(self, source: FormatInput) -> str:
-        """Return the document."""
         document = report_json(source.report)
         return readable(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
 
@@ -173,7 +172,6 @@ class GitlabFormat(Format):
     """List of GitLab issues, errors first."""
 
     def text(self, source: FormatInput) -> str:
-        """Return the document."""
         findings = source.findings
         marks = fingerprints(findings)
         issues = [
@@ -199,7 +197,6 @@ class RdjsonFormat(Format):
     """DiagnosticResult document for reviewdog."""
 
     def text(self, source: FormatInput) -> str:
-        """Return the document."""
         document = {
             "source": {"name": "speclaunch"},
             "diagnostics": [_diagnostic(source, finding) for finding in source.findings],
@@ -281,7 +278,6 @@ class GithubFormat(Format):
     """GitHub annotations, errors first; a notice states the counts if some are hidden."""
 
     def text(self, source: FormatInput) -> str:
-        """Return the commands, one per line."""
         findings = source.findings
         lines = [_workflow_command(source, finding) for finding in findings]
         counts = Counter(finding.severity for finding in findings)
@@ -372,7 +368,6 @@ class AzureFormat(Format):
     """Azure Pipelines issues, errors first."""
 
     def text(self, source: FormatInput) -> str:
-        """Return the commands, one per line."""
         return "".join(f"{_logging_command(source, finding)}\n" for finding in source.findings)
 
 

@@ -91,7 +91,6 @@ class PlainObserver:
         self._console.print(text, style=style)
 
     def spawned(self, pid: int | None, log: Path) -> None:
-        """Print the engine's process ID and log path."""
         self.log = log
         self._starting = True
         self.say(f"engine started (process {pid}), log: {log}")
@@ -109,22 +108,18 @@ class PlainObserver:
         return how_far(*self._now, self._weights) if self._now is not None else ""
 
     def output(self, lines: Sequence[str]) -> None:
-        """Print the engine's output if verbose."""
         if self._verbose:
             for line in lines:
                 self._console.print(without_colors(line))
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Report that the engine is ready."""
         self._starting = False
         self._on_ready(verification, seconds)
 
     def warn(self, text: str) -> None:
-        """Print a warning."""
         self.say(f"warning: {text}", "yellow")
 
     def stopping(self, why: str) -> None:
-        """Print that the engine is being stopped, and why."""
         self.say(f"stopping the engine{f': {why}' if why else ''}")
 
     def attempt(self, number: int, changes: Mapping[str, Any], rung: Rung | None) -> None:  # noqa: ARG002
@@ -144,16 +139,13 @@ class PlainObserver:
                 self.say(f"  {label:<6} {text}")
 
     def failed(self, why: str) -> None:
-        """Print why the engine ended."""
         self.say(f"the engine ended: {why}", "yellow")
 
     def waiting(self, seconds: float) -> None:
-        """Print the pause before the next attempt."""
         self.say(f"restarting in {seconds:g} s")
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
     def note(self, text: str) -> None:
-        """Print a note."""
         self.say(f"note: {text}")

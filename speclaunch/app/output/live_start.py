@@ -42,7 +42,6 @@ class LiveObserver(PlainObserver):
         self._live = self._display()
 
     def spawned(self, pid: int | None, log: Path) -> None:  # noqa: ARG002
-        """Start the live table."""
         self.log = log
         self._checked = False
         self._last = None
@@ -50,13 +49,11 @@ class LiveObserver(PlainObserver):
         self._live.start()
 
     def progress(self, tracker: PhaseTracker, seconds: float) -> None:
-        """Draw the progress of the start."""
         self._last = (tracker, seconds)
         if self._live.is_started:
             self._live.update(self._draw(tracker, seconds))
 
     def ready(self, verification: Verification | None, seconds: float) -> None:
-        """Finish the table and report that the engine is ready."""
         self._checked = True
         if self._last is not None:
             self._live.update(self._draw(*self._last))
@@ -64,17 +61,14 @@ class LiveObserver(PlainObserver):
         super().ready(verification, seconds)
 
     def stopping(self, why: str) -> None:
-        """Stop the live table and print why the engine is being stopped."""
         self._live.stop()
         super().stopping(why)
 
     def failed(self, why: str) -> None:
-        """Stop the live table and print why the engine ended."""
         self._live.stop()
         super().failed(why)
 
     def close(self) -> None:
-        """Release the terminal."""
         with contextlib.suppress(OSError):  # the terminal may be gone
             self._live.stop()
 

@@ -24,10 +24,7 @@ LETTERS = {
     MemoryUse.ACTIVATIONS: "A",
     MemoryUse.FREE: ".",
 }
-"""Letters of the memory uses, so that a bar is readable without colors.
-
-`W` and `K` belong to the target, `w` and `k` to the draft.
-"""
+"""Letters of the memory uses, for bars without colors. Lower-case `w` and `k`: the draft's."""
 COLORS = {
     MemoryUse.OTHERS: "#8a8f98",
     MemoryUse.RUNTIME: "#b8a07a",
@@ -123,7 +120,6 @@ class BarPiece(Struct, frozen=True):
 
     @property
     def lettered(self) -> bool:
-        """True if the piece is wide enough for its letter."""
         return self.width >= _LETTER
 
 
@@ -321,7 +317,6 @@ def _legend(paper: LineWriter, rank: RankBudget) -> None:
 
 
 def _style(use: MemoryUse) -> str:
-    """Return the style of a memory use: its color, and a color for letters."""
     color = COLORS[use]
     if not color:
         return "dim"

@@ -120,10 +120,7 @@ def memory_bar(rank: RankBudget, label: str) -> str:
 
 
 def page_environment() -> Environment:
-    """Return the Jinja environment for page templates.
-
-    Text from recipes, checkpoints, servers and processes is escaped.
-    """
+    """Return the Jinja environment of page templates, which escapes inserted text."""
     found = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,

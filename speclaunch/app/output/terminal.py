@@ -21,7 +21,6 @@ class SafeConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Yield the segments with control characters in their text escaped."""
         for segment in super().render(renderable, options):
             text = segment.text
             if segment.control or text.isprintable():
@@ -31,7 +30,6 @@ class SafeConsole(Console):
 
     @property
     def file(self) -> IO[str]:
-        """Stream that passes terminal codes through."""
         stream: Any = Console.file.fget(self)  # type: ignore[attr-defined]
         return _Drawing(stream) if hasattr(stream, "write_drawn") else stream  # type: ignore[return-value]
 

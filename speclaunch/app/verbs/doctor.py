@@ -75,7 +75,6 @@ class DoctorReport(Struct, frozen=True):
 
     @property
     def state(self) -> CheckState:
-        """Worst state of all lines and findings."""
         found = [CheckLine(f.code, _STATES[f.severity], f.message) for f in self.findings]
         return worst((*self.lines, *found))
 

@@ -146,7 +146,7 @@ class SideLock:
         self._request = lock_request(prepared.recipe, split_recipe(options.overrides)[1])
 
     def write(self) -> None:
-        """Write the lock with its certificates; without `--lock`, do nothing. Raises LaunchError."""
+        """Write the lock with its certificates, if `--lock` is set. Raises LaunchError."""
         from speclaunch.measure import LaunchedSide
 
         if self._request is not None and isinstance(self._side, LaunchedSide):

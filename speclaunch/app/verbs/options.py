@@ -54,7 +54,6 @@ class Option(Generic[T]):
 
     @property
     def is_flag(self) -> bool:
-        """True if the option has no value."""
         return self.kind is bool
 
     @property
