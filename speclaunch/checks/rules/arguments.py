@@ -138,7 +138,6 @@ def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
 
 
 def _named(problem: Problem, plan: Plan) -> Argument | None:
-    """Return the argument whose flag a problem names; None if this version does not have it."""
     flag = _FLAG.search(problem.message)
     return plan.catalogue.by_name(flag[0]) if flag is not None else None
 
@@ -273,7 +272,6 @@ def renamed_argument(plan: Plan) -> Iterator[Verdict]:
 
 
 def _is_to_come(name: str, plan: Plan) -> bool:
-    """True if only later releases have this name."""
     past = history(name)
     return past is not None and precedes(plan.request.version, past.first)
 
@@ -471,7 +469,6 @@ _KINDS = {
 
 
 def _changed(kind: ChangeKind, plan: Plan) -> Iterator[Verdict]:
-    """Yield a verdict for each change of a kind, with old value, new value and reason."""
     for change in plan.changes:
         if change.kind is kind:
             before = "" if change.before is None else f", not {_shown(change.before)}"

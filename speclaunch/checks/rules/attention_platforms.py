@@ -157,7 +157,7 @@ def _effective(plan: Plan, name: str) -> str | None:
 
 
 def _where(backends: Mapping[str, str | None], row: _Backend) -> str | None:
-    """Return the argument that selects the backend; None if none does, or the engine chose it."""
+    """Return the argument with which the user selects `row`'s backend; None if there is none."""
     for phase in row.phases:
         name = _ARGUMENTS[phase] if backends.get(_ARGUMENTS[phase]) else "attention_backend"
         if backends.get(name) == row.name:

@@ -77,7 +77,7 @@ def number(setting: Setting | None, default: float | None = None) -> float | Non
 
 
 def integer(setting: Setting | None) -> int | None:
-    """Return a setting's integer; None if it has none."""
+    """Return a setting's integer; None if it is unset, unknown or not an integer."""
     found = number(setting)
     return int(found) if found is not None and found.is_integer() else None
 
@@ -261,18 +261,16 @@ class Image(Struct, frozen=True):
 
     @property
     def digest(self) -> bool:
-        """True if the image is pinned by digest."""
         return "@sha256:" in self.name
 
     @property
     def tag(self) -> str | None:
-        """Tag in the name; None if it has none."""
         last = self.name.partition("@")[0].rpartition("/")[2]
         return last.partition(":")[2] or None
 
     @property
     def is_moving(self) -> bool:
-        """True if the tag is mutable."""
+        """True if the name has neither a digest nor a fixed tag."""
         if self.digest:
             return False
         return self.tag is None or (self.tag.startswith(_MOVING) and not _DATED.search(self.tag))
@@ -285,7 +283,6 @@ class Image(Struct, frozen=True):
 
     @property
     def vendor(self) -> Vendor | None:
-        """AMD if the name contains `rocm`, NVIDIA if the tag has a CUDA release, else None."""
         if _ROCM.search(self.name.lower()):
             return Vendor.AMD
         return Vendor.NVIDIA if self.cuda is not None else None

@@ -570,7 +570,6 @@ def dspark_block_size(plan: Plan) -> Iterator[Verdict]:
 
 
 def _block(plan: Plan) -> int | None:
-    """Return the block size set by the user, else the draft's; None if neither exists."""
     explicit = plan.user_value(_DSPARK_BLOCK)
     if explicit is not None:
         return int(explicit)

@@ -144,7 +144,7 @@ def _set_value(name: str, request: Request) -> str:
 
 
 def _with_own_flags(text: str, request: Request) -> str:
-    """Return a help text with flags in the deployment's own spelling."""
+    """Return `text` with slime's spelling of its flags if the request comes from slime."""
     if request.origin is not RequestOrigin.SLIME:
         return text
     from speclaunch.deployments import (  # noqa: PLC0415
@@ -162,7 +162,7 @@ def _with_own_flags(text: str, request: Request) -> str:
 
 
 def secrets_of(request: Request) -> list[str]:
-    """Return the secret values of a deployment."""
+    """Return the secret values of a request's arguments and variables."""
     arguments = (*request.values.values(), *request.overridden)
     secret = [
         argument
@@ -180,7 +180,6 @@ def secrets_of(request: Request) -> list[str]:
 
 
 def _hider(plan: Plan) -> Callable[[str], str]:
-    """Return a function that removes the secret values of a deployment from a text."""
     return Redactor(secrets_of(plan.request)).text
 
 
@@ -242,7 +241,6 @@ class _UnavailableFacts:
 
 
 def _request_only(plan: Plan) -> Plan:
-    """Return a plan in which any access to facts or values raises an error."""
     missing: Any = _UnavailableFacts()
     return Plan(plan.request, missing, missing, missing, missing, missing)
 
@@ -317,7 +315,6 @@ class Lookup(Struct, frozen=True):
     """Project settings of each directory: model directories and assumptions."""
 
     def facts(self, request: Request) -> Facts:
-        """Return the known facts of a request."""
         algorithm = _text(request.values.get("speculative_algorithm"))
         found = gather(
             _text(request.values.get("model_path")),
@@ -335,7 +332,6 @@ class Lookup(Struct, frozen=True):
         return replace(found, unknown=tuple(unknown))
 
     def on(self, named: str, machine: Machine | None = None, *, cpu: bool = False) -> Lookup:
-        """Return the lookup with the hardware that `choose_hardware` selects."""
         chosen = choose_hardware(self.hardware, named, machine, cpu=cpu)
         return replace(self, hardware=chosen.hardware)
 
@@ -353,8 +349,7 @@ class Lookup(Struct, frozen=True):
 
 
 def _folder(path: str) -> Path:
-    """Return the directory of a deployment's file, or the working directory for a command line or a
-    built-in recipe."""
+    """Return a file's directory; the working directory for a command line or built-in recipe."""
     here = Path.cwd()
     try:
         folder = reads.resolve(Path(path)).parent
@@ -465,7 +460,6 @@ imported."""
 
 @cache
 def _comparing() -> tuple[Rule, ...]:
-    """Return the rules that compare deployments, except those about parts of one deployment."""
     return tuple(rule for rule in all_rules() if rule.check_across and not rule.of_deployments)
 
 

@@ -38,7 +38,6 @@ class Number(Struct, frozen=True):
     allowed: Callable[[Any], bool] | None = None
 
     def allows(self, value: Any) -> bool:
-        """True if the engine accepts the number."""
         return bool(value >= self.least) if self.allowed is None else self.allowed(value)
 
 

@@ -183,8 +183,7 @@ the classes that mix windows with full attention (0.5.23 configs/model_config.py
 
 
 def _is_plain(plan: Plan) -> bool:
-    """True for EAGLE and EAGLE3 if the target neither has recurrent state nor mixes windows with
-    full attention.
+    """True for EAGLE or EAGLE3 on a target without recurrent state and without mixed windows.
 
     The engine does not treat such a target as hybrid (kv_cache_hook.py:606).
     """
@@ -342,8 +341,7 @@ _BEFORE_RESOLUTION = "<0.4.9.post4"
 """Releases that check the prefill chunk before DP attention divides it and backends set the page
 size (0.4.9 server_args.py:342)."""
 _OFF_TOO = "<0.5.0rc2"
-"""Releases that also check a chunk size that disables chunking (0.4.10.post2 server_args.py:1955).
-"""
+"""Releases that also check a size that disables chunking (0.4.10.post2 server_args.py:1955)."""
 _DECODE_TOO = "<0.5.3"
 """Releases that also check decode servers (0.5.2 server_args.py:2285)."""
 

@@ -40,7 +40,6 @@ class Page(Struct, frozen=True):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Listed sources: engine files with their version, issues, documents."""
         _, _, listed = self.body.partition("## Sources\n")
         return tuple(" ".join(bullet.split()) for bullet in _BULLET.split(listed)[1:])
 
@@ -66,7 +65,7 @@ def page_url(code: str) -> str | None:
 
 
 def parsed(text: str) -> Page:
-    """Return a page parsed from its text: title, summary, body."""
+    """Parse the text of a page: title, summary and body, separated by blank lines."""
     title, summary, body = text.split("\n\n", 2)
     return Page(title.removeprefix("# "), summary.removesuffix("."), body)
 
@@ -116,7 +115,7 @@ class Fix(Struct, frozen=True):
 
     @property
     def applicability(self) -> Applicability | None:
-        """Safety of the edits; None if the fix has none."""
+        """Safety of the edits; None if the fix has no edits."""
         if not (self.set or self.env or self.rename):
             return None
         return Applicability.SAFE if self.safe else Applicability.UNSAFE
@@ -188,17 +187,15 @@ class RuleResults(Struct, frozen=True):
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """Findings that prevent a launch."""
         return tuple(f for f in self.findings if f.severity is Severity.ERROR)
 
     @property
     def blamed(self) -> frozenset[Place]:
-        """Places of all errors."""
         return frozenset(place for error in self.errors for place in (error.place, *error.others))
 
 
 def in_order(finding: Finding) -> tuple[str, int, int, str]:
-    """Return the sort key of a finding."""
+    """Return the sort key of a finding: its position, then its code."""
     return (*finding.place.position, finding.code)
 
 
@@ -224,7 +221,7 @@ class Verdict(Struct, frozen=True):
 
 
 def refused(message: str, engine_message: str, at: tuple[str, ...], fix: Fix) -> Verdict:
-    """Return a verdict about arguments that the engine refuses with a message."""
+    """Return a verdict about the arguments `at`, which the engine refuses with `engine_message`."""
     return Verdict(message, at, f"the engine refuses: {engine_message}", fix)
 
 
@@ -279,17 +276,14 @@ class Rule(Struct, frozen=True):
 
     @property
     def can_be_error(self) -> bool:
-        """True if the rule may report an error."""
         return Severity.ERROR in (self.severity, *self.also)
 
     @property
     def is_advisory(self) -> bool:
-        """True for a known engine bug (`checks/advisory.py`)."""
         return self.code.startswith(ADVISORY)
 
     @property
     def family(self) -> str:
-        """Name of the rule's family, by its code and module."""
         return ELSEWHERE.get(self.code) or next(
             name
             for name, family in FAMILIES.items()
@@ -302,12 +296,10 @@ class Rule(Struct, frozen=True):
         return self.code in _OF_DEPLOYMENTS
 
     def holds_in(self, version: str) -> bool:
-        """True if the rule applies to an engine version."""
         return within(version, self.versions)
 
     @property
     def summary(self) -> str:
-        """One-line summary from its page."""
         return page(self.code).summary
 
 
@@ -357,8 +349,10 @@ def rule(code: str) -> Callable[[Check], Check]:
 def rule_across(
     code: str, compares: Callable[[Plan], bool] = every_plan
 ) -> Callable[[CheckAcross], CheckAcross]:
-    """Return a decorator that registers the check of a rule that compares deployments. `compares`:
-    see `Rule`."""
+    """Return a decorator like that of `rule`, for a check that compares deployments.
+
+    `compares`: see `Rule`.
+    """
 
     def register(check: CheckAcross) -> CheckAcross:
         CHECKS[code] = check

@@ -210,7 +210,6 @@ def quantization_platform(plan: Plan) -> Iterator[Verdict]:
 
 
 def _online(plan: Plan) -> Iterator[Verdict]:
-    """Report a method that quantizes while loading, on hardware that it does not support."""
     if plan.device != "cuda" or generation(plan) == _BLACKWELL:
         return
     if target_of(plan).quantization in (None, "fp8"):

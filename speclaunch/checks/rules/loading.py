@@ -75,8 +75,10 @@ def flag(config: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
 def attention(
     at: str, sizes: Dimensions, inputs: int, *, qkv_bias: bool, o_bias: bool
 ) -> dict[str, ExpectedTensor]:
-    """Return the tensors of grouped-query attention for `inputs` features; `at` prefixes
-    `self_attn`."""
+    """Return the tensors of grouped-query attention by name.
+
+    `at` is the prefix of `self_attn`, and `inputs` the number of input features.
+    """
     rows = {
         "q_proj": sizes.heads * sizes.head_dim,
         "k_proj": sizes.kv_heads * sizes.head_dim,
@@ -148,7 +150,6 @@ class Misshapen(Struct, frozen=True):
 
     @property
     def is_transposed(self) -> bool:
-        """True if the tensor has the expected shape, but transposed."""
         return self.found == self.expected[::-1]
 
 

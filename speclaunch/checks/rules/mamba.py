@@ -123,7 +123,6 @@ def _cache_is_off(plan: Plan) -> bool:
 
 
 def _switched_off(plan: Plan) -> bool:
-    """True if the engine disables the prefix cache because of an AMD GPU."""
     if not plan.in_versions(AMD_DROPS_CACHE):
         return False
     return hardware_of(plan).vendor is Vendor.AMD

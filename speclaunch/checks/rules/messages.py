@@ -222,7 +222,6 @@ def rule_of(message: str) -> Rule | None:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], tuple[tuple[re.Pattern[str], Rule], ...]]:
-    """Return one pattern for all message prefixes, and a pattern and rule for each."""
     each = [
         (beginning(text), rule) for rule in RULES for text in ENGINE_MESSAGES.get(rule.code, ())
     ]

@@ -158,8 +158,7 @@ def eagle(draft: Checkpoint, version: str) -> Loader | None:
 
 
 def complete_model(checkpoint: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of a dense Llama, Mistral, Qwen2 or Qwen3 model; None if the config is
-    incomplete."""
+    """Return the loader of a dense Llama, Mistral or Qwen2/3; None if the config is incomplete."""
     del version
     sizes = dimensions(checkpoint)
     if sizes is None:
@@ -264,8 +263,7 @@ _MOST_EXPERTS = 4096
 
 
 def glm4_moe(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `Glm4MoeForCausalLMNextN`, the layer after the target's last; None if
-    the config is incomplete."""
+    """Return the loader of `Glm4MoeForCausalLMNextN`; None if the config is incomplete."""
     del version
     sizes = dimensions(target)
     if sizes is None:
@@ -282,10 +280,7 @@ def glm4_moe(target: Checkpoint, version: str) -> Loader | None:
 
 
 def deepseek(target: Checkpoint, version: str) -> Loader | None:
-    """Return the loader of `DeepseekV3ForCausalLMNextN`, the layer after the target's last.
-
-    The layer has latent attention. None if the config is incomplete.
-    """
+    """Return the loader of `DeepseekV3ForCausalLMNextN`; None if the config is incomplete."""
     del version
     sizes = dimensions(target)
     if sizes is None:
@@ -299,9 +294,9 @@ def deepseek(target: Checkpoint, version: str) -> Loader | None:
 
 
 def _nextn(sizes: Dimensions, own: dict[str, ExpectedTensor], name: str, source: str) -> Loader:
-    """Return the loader of a draft layer in DeepSeek's layout.
+    """Return the loader of a draft layer in DeepSeek's layout, after the target's last layer.
 
-    The layer has `enorm`, `hnorm`, `eh_proj`, a block (`own`) and `shared_head.norm`.
+    It has `enorm`, `hnorm`, `eh_proj`, a block (`own`) and `shared_head.norm`.
     """
     layer = 0 if sizes.layers == 1 else sizes.layers
     at = f"model.layers.{layer}."
@@ -327,7 +322,6 @@ def _of_target(name: str, layers: int) -> bool:
 
 
 def _shared(sizes: Dimensions) -> dict[str, ExpectedTensor]:
-    """Return the expected tensors that target and draft share, by name."""
     found = {
         "model.embed_tokens.weight": ExpectedTensor((sizes.vocabulary, sizes.hidden), needed=False)
     }
@@ -359,8 +353,7 @@ def _experts(
 
 
 def _latent(target: Checkpoint, sizes: Dimensions) -> dict[str, ExpectedTensor] | None:
-    """Return the tensors of latent attention (models/deepseek_v2.py DeepseekV2AttentionMLA); None
-    if the config is incomplete."""
+    """Return the tensors of latent attention (models/deepseek_v2.py DeepseekV2AttentionMLA)."""
     config = target.config
     keys = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     numbers = known(*(size(config.get(key)) for key in keys))
@@ -448,7 +441,6 @@ def qwen3_next(target: Checkpoint, version: str) -> Loader | None:
 
 
 def _mtp_place(mark: str) -> Callable[[str], str | None]:
-    """Return a `Loader.place` that skips names without `mark`, except those of shared tensors."""
 
     def place(name: str) -> str | None:
         return name if mark in name or name in _OF_BOTH else None
@@ -484,7 +476,7 @@ _FULL_MODELS = frozenset(
 def find_loader(checkpoint: Checkpoint, argument: str, *, drafts: bool) -> _Find | None:
     """Return the function that builds a checkpoint's loader; None if no loader is known.
 
-    `argument`: the argument of the checkpoint. `drafts`: find a draft's loader, not a target's.
+    `argument` names the checkpoint. `drafts`: find a draft's loader, not a target's.
     """
     name = checkpoint.architecture or ""
     if drafts and name in _LOADERS_LAYERS:

@@ -52,7 +52,6 @@ def ngram_page_size(plan: Plan) -> Iterator[Verdict]:
 
 
 def _backend(plan: Plan) -> str:
-    """Return the attention backend as text for a message. Raises UnknownValueError."""
     if plan.user_value("attention_backend") is not None:
         return str(plan.value("attention_backend"))
     if plan.in_versions("<0.5.4"):  # the engine checks before it chooses a backend
@@ -282,7 +281,6 @@ def uno_width(plan: Plan) -> Iterator[Verdict]:
 
 
 def _line(tokens: int, topk: int) -> str | None:
-    """Return the error if the token count or topk is below 1, else None."""
     if tokens < 1:
         return f"needs a positive {_TOKENS}"
     if topk < 1:

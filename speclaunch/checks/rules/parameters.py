@@ -361,7 +361,6 @@ def _ring(plan: Plan) -> Iterator[Verdict]:
 
 
 def _most_tokens(plan: Plan) -> int:
-    """Return the maximum number of tokens per verification; 0 without speculation."""
     tokens = plan.value(_TOKENS)
     if tokens is None:
         return 0

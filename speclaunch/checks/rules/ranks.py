@@ -251,7 +251,7 @@ def _home(plan: Plan) -> tuple[Any, ...]:
 
 
 def _runs_on_all(nodes: Setting | None) -> bool:
-    """True if the platform runs a command on several hosts (`nodes`)."""
+    """True if the platform starts one command on several hosts."""
     return nodes is not None and nodes.known and isinstance(nodes.value, int) and nodes.value > 1
 
 
@@ -384,7 +384,6 @@ def _rank(plan: Plan) -> int | None:
 
 
 def _fixed(plan: Plan) -> Iterator[Verdict]:
-    """Report a recipe that fixes the rank of a host."""
     name = RANK
     if plan.is_set(name) and plan.place(name).path != COMMAND_LINE:
         yield Verdict(

@@ -46,12 +46,11 @@ def selected(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> tupl
 
 
 def is_selected(code: str, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> bool:
-    """True if a code is selected; see `selected`."""
+    """True if `selected` returns a rule with this code."""
     return _longest(code, select or ("",)) > _longest(code, ignore)
 
 
 def _longest(code: str, prefixes: tuple[str, ...]) -> int:
-    """Return the length of the longest prefix that matches a code; -1 if none does."""
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)
 
 
@@ -64,7 +63,6 @@ class FileCode(Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """Summary line of the code's page."""
         return page(self.code).summary
 
     def finding(self, problem: Problem, path: str, engine: str, why: str = "") -> Finding:
@@ -92,7 +90,7 @@ def known_codes() -> tuple[str, ...]:
 
 
 def codes(option: str, values: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the rule codes or prefixes in the values of an option.
+    """Return the rule codes and prefixes of codes in an option's comma-separated values.
 
     Raises InputError for an unknown code.
     """

@@ -346,7 +346,7 @@ def place_of(plan: Plan, names: Sequence[str]) -> Place:
 
 
 def _home(plan: Plan) -> Any:
-    """Return directory, model and release to group servers by; None if unknown."""
+    """Return the directory, model and release that group servers; None if the model is unknown."""
     model = plan.value_or_none("model_path")
     directory = str(PurePath(plan.request.place.path).parent)
     return None if model is None else (directory, str(model), plan.request.version)

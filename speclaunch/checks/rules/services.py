@@ -135,7 +135,6 @@ def router_upstream(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 
 
 def _upstreams(plans: Sequence[Plan]) -> Iterator[tuple[Router, Upstream, RouterTarget]]:
-    """Yield router, upstream and target of each upstream that reaches servers in the file."""
     for group, members in grouped(plans):
         for router in group.routers:
             for upstream in router.upstreams:

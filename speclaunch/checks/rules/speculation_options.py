@@ -163,7 +163,6 @@ def _is_nondeterministic(plan: Plan) -> bool:
 
 
 def _reduced_vocabulary(plan: Plan) -> tuple[int, int] | None:
-    """Return the vocabulary sizes of an EAGLE-3 draft and its target if they differ, else None."""
     draft, target = plan.facts.draft, plan.facts.target
     if plan.algorithm != "EAGLE3" or draft is None or target is None:
         return None

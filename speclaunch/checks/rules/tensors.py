@@ -42,12 +42,9 @@ class Subject(Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """True if no file is missing or broken."""
         return not (self.tensors.headers.broken or self.checkpoint.missing_files)
 
     def compared(self) -> TensorComparison | None:
-        """Return the comparison of the files with the class; None if a file is broken or no loader
-        is known."""
         if self.loader is None or not self.is_complete:
             return None
         from speclaunch.checks.rules.loading import compare  # noqa: PLC0415
@@ -288,7 +285,6 @@ def token_map(plan: Plan) -> Iterator[Verdict]:
 
 
 def _ids(found: Subject, name: str) -> tuple[int, ...] | None:
-    """Return the integers of the map `name`, or of `model.NAME` without it; None without either."""
     for known in (name, f"model.{name}"):
         if known in found.headers and len(found.headers[known].shape) == 1:
             return found.tensors.integers(known)

@@ -79,8 +79,7 @@ def _may_change_it(plan: Plan) -> bool:
 
 
 def attention_backends(plan: Plan) -> tuple[str | None, str | None]:
-    """Return the backends of prefill and decode: each phase's argument, else `attention_backend`,
-    else None."""
+    """Return the backends of prefill and decode: each phase's, or else `attention_backend`."""
     prefill, decode = (attention_backend(plan, name) or attention_backend(plan) for name in PHASES)
     return prefill, decode
 

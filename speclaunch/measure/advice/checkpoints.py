@@ -427,7 +427,6 @@ def _found(name: str, *, weights: bool = True) -> Checkpoint:
 
 
 def _plan(found: Checkpoint, target: Checkpoint | None, engine: str) -> Plan:
-    """Return the plan that the rules check."""
     algorithm = _algorithm(found, target)
     own = algorithm is None or (target is None and drafts_itself(found))
     place = Place(COMMAND_LINE, text=found.name)

@@ -84,8 +84,7 @@ class Way(Struct, frozen=True):
     arguments: Mapping[str, Any] = {}
     """Server arguments except `model_path`, by the newest engine's names."""
     option: str | None = None
-    """Option in `conf/speculation/` that provides the arguments; None if there is no such
-    option."""
+    """Option in `conf/speculation/` that provides the arguments; None if there is none."""
     confidence: str = "high"
     """Confidence that the draft fits the target: `high`, `medium` or `low`."""
     sources: tuple[str, ...] = ()
@@ -96,15 +95,13 @@ class Way(Struct, frozen=True):
     since: str = "0"
     """First release with the algorithm or a loader for the published draft; `0` means any."""
     mode: str | None = None
-    """Target mode (`non-thinking`) to which the draft's training was limited; None if it was not
-    limited."""
+    """Target mode (`non-thinking`) that the draft was trained for; None if not limited to one."""
     rank: int = 0
     """Rank by confidence in the pair; 0 is the best supported."""
     published: tuple[PublishedAcceptance, ...] = ()
     """Published acceptance measurements of this draft, or of the target's MTP layers."""
     score: float | None = None
-    """Published acceptance length that is comparable across drafts (`acceptance_score`); None if
-    there is none."""
+    """Acceptance length comparable across drafts (`acceptance_score`); None if not published."""
     setting_why: str = ""
     """Evidence for num_steps, eagle_topk and num_draft_tokens; empty for documented values."""
 
@@ -157,7 +154,6 @@ def ways_for(target: Checkpoint, pairs: Sequence[ModelPair] | None = None) -> tu
 
 
 def _with_evidence(way: Way, target: str) -> Way:
-    """Return the method with the published numbers of its draft or the target's MTP layers."""
     own = way.method is SpeculationMethod.MTP and way.draft is None
     if way.draft is None and not own:
         return way
@@ -211,7 +207,6 @@ def _own(target: Checkpoint) -> Iterator[Way]:
 
 
 def _published(pair: ModelPair) -> Way:
-    """Return the speculation method that uses a draft published for the target."""
     if pair.algorithm not in _DRAFTED:
         return Way(
             SpeculationMethod.OTHER,
@@ -300,8 +295,10 @@ Span = tuple[str, str]
 
 
 class WayMemory(Struct, frozen=True):
-    """Memory cost of a speculation method on one GPU. Fields are None if a fact is missing; `note`
-    names the fact."""
+    """Memory cost of a speculation method on one GPU.
+
+    Fields are None if a fact is missing. `note` names the fact, or a limit on requests.
+    """
 
     ranks: int
     fits: bool | None = None
@@ -337,7 +334,6 @@ class ListedWay(Struct, frozen=True):
 
     @property
     def newest(self) -> str | None:
-        """Newest requested release that accepts the method; None if none does."""
         return self.spans[-1][1] if self.spans else None
 
 
@@ -425,7 +421,6 @@ def _listed_way(way: Way, target: Checkpoint, versions: Sequence[str], lookup: L
 
 
 def _doubts(way: Way, settled: SettledArguments) -> Iterator[str]:
-    """Yield a warning about the draft's mode, then the warnings of all rules."""
     if way.mode is not None:
         yield f"trained for {way.mode} mode; other modes accept fewer draft tokens"
     further = check_rules(settled.plan, warnings_of_the_way()).findings
@@ -483,7 +478,6 @@ def _with_memory(
 def _on(
     arguments: Mapping[str, Any], ranks: int | None, version: str, lookup: Lookup, demand: Demand
 ) -> PlacedArguments | NoPlace:
-    """Return the placement on `ranks` GPUs (None: as few as possible), or why none works."""
     if ranks is None:
         return place(arguments, version, lookup, demand=demand)
     return place_on(arguments, ranks, version, lookup, demand)
@@ -518,7 +512,6 @@ def _costs(way: ListedWay, placed: PlacedArguments | NoPlace, ranks: int | None)
 
 
 def _longest(placed: PlacedArguments) -> str:
-    """Return a note if the longest served request is shorter than the context, else empty."""
     context = placed.budget.context_length
     if not placed.lost_context or placed.longest is None or context is None:
         return ""

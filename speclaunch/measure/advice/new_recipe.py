@@ -58,7 +58,7 @@ _MOST_SKIPPED = 4
 def text_of(
     target: Checkpoint, way: Way, placed: PlacedArguments, hardware: str, skipped: Mapping[str, str]
 ) -> str:
-    """Return the text of the recipe."""
+    """Return a recipe's text with comments. `skipped`: rejected methods and the reasons."""
     version = placed.settled.version
     catalogue = load_catalogue(version)
     args = {
@@ -104,7 +104,6 @@ def _comment(name: str, way: Way, placed: PlacedArguments) -> str | None:
 def _header(
     target: Checkpoint, way: Way, placed: PlacedArguments, hardware: str, skipped: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield the header: purpose, reasons, checks and rejected methods."""
     settled, budget = placed.settled, placed.budget
     draft = f" with {way.draft}" if way.draft else ""
     yield from _wrapped(
@@ -166,7 +165,6 @@ def _requests(placed: PlacedArguments) -> str:
 
 
 def _wrapped(label: str, text: str) -> list[str]:
-    """Wrap text into comment lines below a label."""
     complete = " ".join(f"{label.strip()} {text}".split()) if not label else text
     return textwrap.wrap(
         complete,
@@ -339,7 +337,6 @@ def _running(found: PlacedArguments) -> int:
 
 
 def _less(other: PlacedArguments, chosen: PlacedArguments) -> str | None:
-    """Return why `other` serves less than `chosen`; None if it does not."""
     if _running(other) < _running(chosen):
         return f"serves {_running(other):,} concurrent requests"
     if other.lost_context > chosen.lost_context:
@@ -493,8 +490,7 @@ def _larger(request: RecipeRequest, tried: _Tried) -> str:
 
 
 def _fitting_hardware(request: RecipeRequest) -> str | None:
-    """Return the smallest sufficient hardware as text, preferably with the same GPUs; None if none
-    suffices."""
+    """Return text that names sufficient hardware, preferably the same GPUs; None if none fits."""
     here = request.lookup.hardware
     if here is None:
         return None

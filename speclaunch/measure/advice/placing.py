@@ -82,14 +82,12 @@ class SettledArguments(Struct, frozen=True):
 
     @property
     def accepted(self) -> bool:
-        """True if this version accepts the arguments: no error remains."""
         return self.unknown_class is None and not any(
             finding.severity is Severity.ERROR for finding in self.findings
         )
 
     @property
     def clean(self) -> bool:
-        """True if the rules report nothing except a lengthened draft."""
         return self.unknown_class is None and all(
             finding.code == LENGTHENED for finding in self.findings
         )
@@ -550,7 +548,6 @@ def _supported(
 
 
 def _engines(own: MemoryBudget) -> str:
-    """Return the KV tokens at the engine's own fraction as text; empty if it cannot serve."""
     if own.mem_fraction_static is None or not own.fit.may_serve:
         return ""
     return f"; the engine's own {own.mem_fraction_static:g} gives {own.tokens or 0:,}"

@@ -67,7 +67,6 @@ class PlanComparison(Struct, frozen=True):
 
     @property
     def renamed(self) -> tuple[PlanDifference, ...]:
-        """Arguments with the same value under a different name."""
         return tuple(difference for difference in self.arguments if not difference.value_differs)
 
     @property
@@ -100,7 +99,6 @@ class PlanComparison(Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, str]:
-        """Column names of the two plans: version, recipe, or `before` and `after`."""
         before, after = self.before, self.after
         if before.version != after.version:
             return before.version, after.version
@@ -108,7 +106,6 @@ class PlanComparison(Struct, frozen=True):
 
     @property
     def same(self) -> bool:
-        """True if there is no difference."""
         budget = any(number.differs for number in self.budget)
         return not (self.arguments or self.lost or self.gained or self.command or budget)
 
@@ -143,12 +140,11 @@ def compared_in_turn(plans: Sequence[PlannedDeployment]) -> tuple[PlanComparison
 
 
 def head(planned: PlannedDeployment) -> str:
-    """Return a plan's short name."""
+    """Return a plan's label and version, for titles."""
     return f"{planned.label} on SGLang {planned.version}"
 
 
 def _key(finding: Finding, planned: PlannedDeployment) -> tuple[str, str, str]:
-    """Return a finding's code, severity and message without the version, to compare plans."""
     message = finding.message.replace(planned.version, "")
     return finding.code, finding.severity.value, message
 
@@ -191,9 +187,7 @@ def sides(
 ) -> list[PlanSide]:
     """Return one side per recipe (or its selected role) and version.
 
-    `all_roles`: plan every role if none is selected.
-
-    Raises InputError with all problems.
+    `all_roles`: plan every role if none is selected. Raises InputError with all problems.
     """
     named = recipes(words)
     versions: Sequence[str | None] = [None] if engine is None else names(engine)
@@ -332,34 +326,28 @@ class DeploymentPlan(Struct, frozen=True):
 
     @property
     def servers(self) -> int:
-        """Total number of servers."""
         return sum(role.replicas for role in self.roles)
 
     @property
     def hosts(self) -> int | None:
-        """Total number of hosts; None if unknown."""
         return _sum(_product(role.replicas, role.hosts) for role in self.roles)
 
     @property
     def gpus(self) -> int | None:
-        """Total number of GPUs; None if unknown."""
         return _sum(_product(role.replicas, role.gpus) for role in self.roles)
 
     @property
     def fails(self) -> bool:
-        """True if a role will not serve, alone or with the others."""
         errors = any(finding.severity is Severity.ERROR for finding in self.findings)
         return errors or any(role.planned.fails for role in self.roles)
 
     @property
     def has_warnings(self) -> bool:
-        """True if there are findings of warning severity."""
         warned = any(finding.severity is Severity.WARNING for finding in self.findings)
         return warned or any(role.planned.count(Severity.WARNING) for role in self.roles)
 
     def differing(self) -> list[tuple[str, tuple[EffectiveArgument | None, ...]]]:
-        """Return the arguments that differ between roles, each with one entry per role (None if
-        absent)."""
+        """Return the arguments that differ between roles, each with one entry per role or None."""
         rows = [{row.name: row for row in role.planned.rows} for role in self.roles]
         names = dict.fromkeys(name for some in rows for name in some)
         found = [(name, tuple(some.get(name) for some in rows)) for name in names]

@@ -119,7 +119,6 @@ class Fitting(Struct, frozen=True):
 
     @property
     def head(self) -> str:
-        """Short summary of the suggestion."""
         if self.suggestion.fit is Fit.UNKNOWN:
             return "fitting settings are unknown"
         if self.suggestion.fit is Fit.FAILS:
@@ -159,7 +158,6 @@ class Advice(Struct, frozen=True):
 
     @property
     def head(self) -> str:
-        """Short summary of how much of the load fits."""
         if self.best.fit is Fit.UNKNOWN:
             return "the best settings are unknown"
         if self.best.fit is Fit.FITS:
@@ -319,7 +317,6 @@ class Coverage(Struct, frozen=True):
         return self.sizes[place]
 
     def covered(self, batch: int) -> BatchCoverage:
-        """Return a batch's decode mode."""
         size = self.graph_for(batch)
         if size is None:
             return BatchCoverage.UNCOVERED
@@ -331,7 +328,6 @@ class Coverage(Struct, frozen=True):
         return 0.0 if size is None else (size - batch) / size
 
     def count(self, covered: BatchCoverage) -> int:
-        """Return the number of batch sizes from 1 to `most` with mode `covered`."""
         return sum(self.covered(batch) is covered for batch in range(1, self.most + 1))
 
     @property
@@ -342,12 +338,11 @@ class Coverage(Struct, frozen=True):
 
     @property
     def worst(self) -> int | None:
-        """Batch size with the largest share of padding; None if nothing is padded."""
         batch = max(range(1, self.most + 1), key=self.waste, default=1)
         return batch if self.waste(batch) else None
 
     def spans(self) -> Iterator[BatchSpan]:
-        """Yield all batch sizes as spans of one mode each."""
+        """Yield all batch sizes as spans of one mode and, if padded, one graph size."""
 
         def kind(batch: int) -> tuple[BatchCoverage, int | None]:
             mode = self.covered(batch)
@@ -435,7 +430,6 @@ class PlannedDeployment(Struct, frozen=True):
 
     @property
     def fails(self) -> bool:
-        """True if the deployment will not serve: a finding is an error, or memory is too small."""
         return self.budget.fit is Fit.FAILS or self.count(Severity.ERROR) > 0
 
     @property
@@ -459,7 +453,6 @@ class PlannedDeployment(Struct, frozen=True):
         return next((text for text in changed if text is not None), self.command.text)
 
     def count(self, severity: Severity) -> int:
-        """Return the number of findings of a severity."""
         return sum(finding.severity is severity for finding in self.findings)
 
 
