@@ -105,7 +105,7 @@ def intervals_mean(found: CertificateDocument) -> list[str]:
 
 
 def published(found: CertificateDocument | SingleDocument) -> list[tuple[str, bool]]:
-    """Return a line per cell with published values, and True if its length is far below them."""
+    """Return a line per cell with published lengths, and True if the cell's is far below them."""
     lines = []
     for cell in found.published:
         below = "far below the " if cell.far_below else ""
@@ -155,10 +155,7 @@ def memory_note(found: CertificateDocument) -> str:
 
 
 def command_text(side: SideRecord) -> str:
-    """Return a side's command, ready to paste, with one variable or option per line.
-
-    For a server that was already running, return its address.
-    """
+    """Return a side's command, ready to paste, or the address if the server was already running."""
     if side.url is not None:
         return side.url
     removed = [name for name, value in side.environment.items() if value is None]
@@ -184,7 +181,7 @@ DIFFERENCE_COLUMNS = (
 
 
 def difference_row(cell: CellDifferenceRecord) -> list[str]:
-    """Return a cell's row in the comparison of two certificates."""
+    """Return the row of `cell`, in the order of `DIFFERENCE_COLUMNS`."""
     return [
         per_cell(cell),
         ratio(cell.before.ratio),

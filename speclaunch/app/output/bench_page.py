@@ -43,7 +43,6 @@ class Tick(Struct, frozen=True):
 
 
 QUARTERS = tuple(Tick(HEIGHT * (1 - part / 4), f"{25 * part}%") for part in range(5))
-"""Labels of an axis from 0% to 100%."""
 
 
 class RatioPoint(Struct, frozen=True):

@@ -176,7 +176,6 @@ class DrawnProgress:
             self._bar.stop()
 
     def say(self, text: str) -> None:
-        """Print a message about an engine start or stop."""
         self._course.engine_changed()
         self._bar.console.print(text)
 
@@ -189,8 +188,6 @@ class DrawnProgress:
 
 
 class _Left(TextColumn):
-    """Progress bar column that shows the remaining time."""
-
     def __init__(self, course: BenchCourse) -> None:
         super().__init__("")
         self._course = course

@@ -98,10 +98,7 @@ def err() -> Console:
 
 @cache
 def out() -> Console:
-    """Return the rich console for results.
-
-    Piped output is never wrapped, so that paths and commands are not broken.
-    """
+    """Return the rich console for results. It does not wrap piped output, so paths stay intact."""
     width = None if sys.stdout.isatty() else _PIPED_WIDTH
     return _console(highlight=False, soft_wrap=True, width=width)
 

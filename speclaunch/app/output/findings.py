@@ -39,7 +39,7 @@ _MANY_FILES = 8
 
 
 Wording = Callable[[str, Sequence[str]], str]
-"""Function that returns a line with a cause and the skipped rule codes."""
+"""Function of a reason and the codes of the rules skipped for it; returns a line of text."""
 
 
 def _listed(reason: str, codes: Sequence[str]) -> str:
@@ -318,7 +318,6 @@ _OPTIONS = {
     Applicability.SAFE: "--fix",
     Applicability.UNSAFE: "--unsafe-fixes",
 }
-"""Option that applies a fix, by applicability."""
 
 
 def show_findings(

@@ -51,7 +51,7 @@ class RuleHelp(Struct, frozen=True):
     severity: Severity
     summary: str
     description: str
-    """Description of the problem that the rule finds, in at most `MOST_DESCRIBED` characters."""
+    """Summary and section `What it does` of the rule's page, up to `MOST_DESCRIBED` characters."""
     text: str
     markdown: str
     tags: tuple[str, ...]

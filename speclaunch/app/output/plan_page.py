@@ -186,7 +186,7 @@ def counts(found: Coverage) -> str:
 
 
 def named(rank: RankBudget) -> str:
-    """Return the names of ranks with equal budgets, and the memory of each."""
+    """Return the ranks of a budget and the memory of each: `ranks 0-3, 80.0 GiB each`."""
     each = " each" if len(rank.ranks) > 1 else ""
     short = f", {formatting.size(rank.short_bytes)} short" if rank.short_bytes > 0 else ""
     return f"{formatting.ranks(rank.ranks)}, {formatting.size(rank.memory_bytes)}{each}{short}"

@@ -114,7 +114,7 @@ _ASCII = str.maketrans(
 
 
 class TableCell(Struct, frozen=True):
-    """One cell of a table."""
+    """Cell of a table that `LineWriter` prints."""
 
     text: str
     style: str = ""

@@ -28,7 +28,6 @@ from speclaunch.measure import (
 
 _COLUMNS = ("setting", "tokens/s per request", "vs. recipe", "accept length", "ms per step")
 Arguments = dict[str, int]
-"""Server arguments of a setting."""
 
 
 class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):

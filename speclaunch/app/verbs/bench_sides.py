@@ -44,7 +44,6 @@ def side_record(side: AnySide) -> SideRecord:
 
 def memory_warnings(sides: Iterable[AnySide]) -> Iterator[str]:
     """Yield memory warnings about sides, because the output of their engines is not shown."""
-
     for side in sides:
         if isinstance(side, RunningSide):
             continue

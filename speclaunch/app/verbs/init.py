@@ -114,7 +114,7 @@ def heading(way: ListedWay) -> str:
 
 
 def releases(way: ListedWay, found: DraftListing) -> str:
-    """Return the releases that accept a method, as text."""
+    """Return the releases that accept a method: `SGLang 0.5.12 and later`."""
     if not way.spans:
         return f"not accepted by any release: {way.refused}"
     newest = found.versions[-1]
@@ -307,7 +307,6 @@ def _free(output: Path, *, overwrite: bool) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-
     try:
         write_atomically(path, text)
     except OSError as error:

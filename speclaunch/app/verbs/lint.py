@@ -191,7 +191,7 @@ def _format_input(
 
 
 def lint_run(options: LintOptions) -> LintRun:
-    """Return a lint run over the files, with its cache. Raises InputError for an invalid option."""
+    """Return a run over `options.paths`, with its cache. Raises InputError for invalid options."""
     configuration = _configuration(options)
 
     @cache

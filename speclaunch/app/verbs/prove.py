@@ -243,7 +243,6 @@ def prove(options: ProveOptions) -> ExitCode:
 
 def prove_requests(options: ProveOptions, ours: LaunchedSide, plain: LaunchedSide) -> ExitCode:
     """Check the request contract of both servers. Raises InputError, LaunchError."""
-
     if options.dry_run:
         out_lines().print(f"starts:   2, both at once: {ours.name}; {plain.name}")
         out_lines().print(f"fields:   {', '.join(field.name for field in FIELDS)}")
@@ -427,7 +426,7 @@ class Task(Struct, frozen=True):
 
     @property
     def few(self) -> tuple[ProofPrompt, ...]:
-        """Prompts of the sampling test."""
+        """Prompts of the sampling test; none without `--samples`."""
         chosen = self.questions[:SAMPLED_PROMPTS] if self.samples else ()
         return tuple(ProofPrompt(prompt.text, _SAMPLED_TOKENS) for prompt in chosen)
 

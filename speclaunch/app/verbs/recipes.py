@@ -46,7 +46,6 @@ def copy(options: CopyOptions) -> None:
 
 def schema(options: SchemaOptions) -> None:
     """Write the JSON schema of recipes. Raises InputError."""
-
     from speclaunch.app.verbs.shared import engine_version
     from speclaunch.checks import write_atomically
     from speclaunch.deployments import recipe_schema

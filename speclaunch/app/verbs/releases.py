@@ -356,7 +356,7 @@ def upgrade(options: UpgradeOptions) -> ExitCode:
 def _upgrades(
     words: Sequence[str], settings: UpgradeSettings
 ) -> tuple[bool, list[DeploymentUpgrade]]:
-    """Return True for one recipe or file, else False, and the upgrades. Raises SpeclaunchError."""
+    """Return True if `words` name one recipe or file, and the upgrades. Raises SpeclaunchError."""
     if _is_recipe(words):
         return True, recipe_upgrades(words, settings)
     for word in words:

@@ -30,8 +30,7 @@ class Verb(Struct, frozen=True):
 
     `where` names a function and `options` its option class, as `module:name` in
     `speclaunch.app.verbs`; both are loaded on first use. `help` is the text of `--help`, and
-    `example` the arguments of its example. A group with a function runs it if no
-    verb of the group is named.
+    `example` the arguments of its example. A group with `where` runs it if no subverb is named.
     """
 
     name: str
@@ -47,7 +46,6 @@ class Verb(Struct, frozen=True):
 
     @property
     def declared(self) -> type[VerbOptions]:
-        """Class of the verb's options, loaded on first use."""
         found: type[VerbOptions] = _load(self.options)
         return found
 
