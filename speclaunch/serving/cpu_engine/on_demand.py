@@ -45,7 +45,7 @@ def mark_on_demand(engine: CpuEngine) -> None:
 
 
 def note_use(engine: CpuEngine) -> None:
-    """Record the current time as the last use of an on-demand engine."""
+    """Record the current time as the last use of an on-demand engine; do nothing for others."""
     if _mark(engine).is_file():
         mark_on_demand(engine)
 

@@ -38,7 +38,7 @@ class OwnInstallation(Struct, frozen=True):
 
 
 class CpuEngineState(Struct, frozen=True):
-    """State of speclaunch's CPU engine."""
+    """Installation of speclaunch's CPU engine on this machine."""
 
     installed: bool
     version: str
@@ -77,7 +77,7 @@ class VolumeUse(StrEnum):
 
 
 class DiskVolume(Struct, frozen=True):
-    """A directory and its disk."""
+    """A directory that speclaunch or an engine uses, and the free and total bytes of its disk."""
 
     use: VolumeUse
     path: Path
@@ -147,7 +147,7 @@ class LocalModel(Struct, frozen=True):
 
 
 class Port(Struct, frozen=True):
-    """Availability of a port for the engine."""
+    """Address on which the engine would listen, and whether the address is free."""
 
     host: str
     number: int

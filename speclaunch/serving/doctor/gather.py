@@ -159,7 +159,8 @@ def check_recipe(
     rules: tuple[Rule, ...],
     inherited: Mapping[str, str],
 ) -> RecipeResults:
-    """Return the results of checking a recipe for all `versions`."""
+    """Return the rules' results for all `versions`, except findings that comments in the recipe
+    ignore."""
     examined: list[CheckedRequest] = []
     for version in versions:
         catalogue = load_catalogue(version)

@@ -438,7 +438,7 @@ def _option(argv: Sequence[str], flag: str) -> str | None:
 
 
 def may_end(process: Process, user: str) -> bool:
-    """True if `user` may end the process."""
+    """True if `user` may end the process: its owner and root may."""
     return user in ("root", process.user)
 
 

@@ -35,7 +35,7 @@ _LOADS = (Phase.WEIGHTS, Phase.DRAFT_WEIGHTS)
 
 
 class Observation(Struct, frozen=True):
-    """Start that failed because memory ran out."""
+    """A start that ran out of memory, as evidence for `calibrate`."""
 
     changes: Mapping[str, Any]
     """All changes to the recipe in this attempt."""

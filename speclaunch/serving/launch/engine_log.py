@@ -223,7 +223,7 @@ _MAX_COLLECTORS = 4
 
 
 class LogLine(NamedTuple):
-    """Line that the engine wrote."""
+    """Line of an engine's log, split into source, rank and text."""
 
     number: int
     """Line number, starting at 1."""
@@ -478,7 +478,7 @@ _FOLLOWS = re.compile(
 
 
 def read_tail(log: Path) -> list[str]:
-    """Return the last lines of a log; empty if it is unreadable."""
+    """Return the lines in the last `TAIL_BYTES` of a log; empty if it is unreadable."""
     data, _ = _read_part(log, 0, TAIL_BYTES, from_end=True)
     return data.decode(errors="replace").splitlines()
 

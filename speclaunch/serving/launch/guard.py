@@ -379,7 +379,7 @@ def read_order() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the guard."""
+    """Read an order, run its engine to its end, and report the exit code."""
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     order = read_order()
     try:

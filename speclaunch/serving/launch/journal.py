@@ -50,7 +50,7 @@ _MOST_EVENTS = 100
 
 
 class LaunchState(StrEnum):
-    """State of a launch."""
+    """State that a journal records for its launch."""
 
     STARTING = "starting"
     SERVING = "serving"
@@ -136,7 +136,7 @@ class Journal:
     """Journal of one launch, written at every event."""
 
     def __init__(self, directory: Path, header: JournalHeader, secrets: Sequence[str]) -> None:
-        """Begin a journal (see docs/reference/runs.md)."""
+        """Write a new journal; docs/reference/runs.md describes its format."""
         import psutil  # noqa: PLC0415 - only launches need it, not readers of journals
 
         self.directory = directory

@@ -41,7 +41,8 @@ _READ_BYTES_A_SECOND = 2e9
 
 
 def local_lookup(found: Lookup, recipe: Recipe, *, probe: bool, cpu: bool) -> Lookup:
-    """Return the lookup with the recipe's hardware. `probe`: inspect this machine for `auto`."""
+    """Return the lookup with the recipe's hardware. `probe`: True to inspect this machine if the
+    hardware is `auto`."""
     named = recipe.deployment.hardware.name
     return found.on(named, probe_hardware if probe else None, cpu=cpu)
 

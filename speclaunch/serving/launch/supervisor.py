@@ -274,8 +274,6 @@ def supervise(
 
 
 class _Run:
-    """One engine from its spawn to its end."""
-
     def __init__(
         self,
         order: EngineSpec,

@@ -127,7 +127,7 @@ class HangDetector(Struct):
 
 
 class Watchdog(Struct):
-    """Thread that watches one engine. `hung` is the reason once the engine hangs."""
+    """Thread that watches one engine. `hung`: description of the hang; None until it hangs."""
 
     settings: Settings
     probe: EngineProbe

@@ -267,7 +267,7 @@ _NEW_JOB = "end this launch on every host, and start it with another launch.agre
 
 
 class Membership:
-    """One life of a rank, from `join` to `leave`. Retry a method that raises StoreError."""
+    """One life of a rank, from `join` on. Retry a method that raises StoreError."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ class Peer(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """Content of the shared directory."""
+    """Content of the shared directory at one time. `peers` excludes this life of this rank."""
 
     decisions: tuple[Decision, ...] = ()
     peers: tuple[Peer, ...] = ()
@@ -75,7 +75,7 @@ class View(Struct, frozen=True):
 
 
 class Mine(Struct, frozen=True):
-    """State of this rank."""
+    """Launch and progress of this rank, as input for `act`."""
 
     joined: Joined
     world: Mapping[str, int]
@@ -147,7 +147,7 @@ Action = Wait | Decide | AskLadder | Adopt | StartEngine | Ended | Lost
 
 
 def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in their order
-    """Return this rank's next action."""
+    """Return this rank's next action, which depends only on `mine` and `view`."""
     if view.fenced:
         return Lost(f"another process has replaced {mine.name.member}")
     if view.damaged:

@@ -127,7 +127,7 @@ _LONGEST_LEASE = 1e9
 
 
 class RankStage(StrEnum):
-    """Stage of a rank."""
+    """Stage that a rank publishes in its `RankState`."""
 
     WAITING = "waiting"
     """The rank runs no engine."""
@@ -169,7 +169,7 @@ class Name(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """Record of a rank that joins."""
+    """Record that a rank creates when it joins; it never changes."""
 
     name: Name
     key: str
@@ -241,7 +241,7 @@ class Failure(Struct, frozen=True):
 
 
 def dump(value: Any) -> bytes:
-    """Return a record as JSON bytes."""
+    """Return a record as one line of JSON, with the format version."""
     return _text(value).encode() + b"\n"
 
 
@@ -286,7 +286,7 @@ def _text(value: Any) -> str:
 
 
 def document(data: bytes) -> dict[str, Any]:
-    """Return a record's JSON object; empty if the data is invalid."""
+    """Return a record's JSON object; empty if the data is invalid or has another format version."""
     try:
         content = json.loads(data) if len(data) <= _LONGEST else None
     except (ValueError, RecursionError):

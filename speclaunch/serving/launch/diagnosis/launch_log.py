@@ -249,7 +249,7 @@ class Suspect(Struct, frozen=True):
 
 
 class RankProgress(Struct):
-    """Progress of one rank."""
+    """Progress of one rank, from the milestones in its log lines."""
 
     seen: set[LogMark] = set()
     loads: int = 0

@@ -18,7 +18,7 @@ _PLACE = re.compile(r"\{(?P<name>[a-z][a-z0-9_]*)(?:=(?P<value>[\w.]+))?\}")
 
 
 class SettingChange(Struct, frozen=True):
-    """One setting to change."""
+    """A setting to change, as a flag and as a recipe override."""
 
     argument: str
     """Name of the argument in the newest engine, as in a recipe."""

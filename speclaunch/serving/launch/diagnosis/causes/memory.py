@@ -68,7 +68,7 @@ _FORWARD_FUNCTIONS = {
 
 
 class StartStage(Enum):
-    """Stage at which a start failed."""
+    """Stage in which an engine ran out of memory."""
 
     DEVICE = auto()
     WEIGHTS = auto()
