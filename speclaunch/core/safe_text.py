@@ -105,7 +105,6 @@ def _broken(found: re.Match[str]) -> str:
 
 
 HIDDEN = "***"
-"""Text that replaces a secret."""
 
 _NO_PLACEHOLDER = (
     r"(?!(?i:[<\[{($*]|%[({]|\.\.|x{3}|change[-_ ]?me|your[-_ ]|example|placeholder|redacted|dummy"

@@ -180,7 +180,6 @@ def reasons(skipped: Sequence[SkippedRule], wording: Wording = _listed) -> list[
 
 
 def _codes(codes: Sequence[str]) -> str:
-    """Return up to 40 rule codes as text; for more, only their count."""
     return ", ".join(codes) if len(codes) <= _MANY_CODES else f"{len(codes)} rules"
 
 

@@ -340,6 +340,5 @@ def _file_case(suite: Xml.Element, file: FileReport) -> Xml.Element:
 
 
 def _text(text: str) -> str:
-    """Return text for XML, with uniform newlines and U+FFFD for invalid characters."""
     clean = readable(text).replace("\r\n", "\n").replace("\r", "\n")
     return _NOT_XML.sub("\ufffd", clean)

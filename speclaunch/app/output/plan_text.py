@@ -283,7 +283,6 @@ def show_fitting(paper: LineWriter, found: Fitting) -> None:
 def _show_settings(
     paper: LineWriter, found: Fitting | Advice, alternatives: Iterable[Alternative]
 ) -> None:
-    """Print the changed settings as recipe lines and as overrides, then the alternatives."""
     if found.diff:
         paper.line()
         paper.line("  the recipe:")

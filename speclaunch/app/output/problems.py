@@ -60,7 +60,6 @@ def located(place: Place, *, brief: bool = False, others: Sequence[Place] = ()) 
 
 
 def _shares_line(other: Place, place: Place) -> bool:
-    """True if `other` can be underlined on the line of `place`."""
     hidden = other.hidden or place.hidden
     return (other.path, other.line) == (place.path, place.line) and not hidden
 

@@ -166,7 +166,6 @@ class LineWriter(Struct, frozen=True):
         self.console.print(shown)
 
     def heading(self, title: str, note: str = "") -> None:
-        """Print an empty line and a title."""
         self.console.print()
         self.line((title, "bold"), (f"  {note}" if note else "", "dim"))
 

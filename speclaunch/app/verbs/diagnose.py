@@ -205,7 +205,6 @@ def _verdict(diagnosis: Diagnosis) -> str:
 
 
 def _safe(text: str | None) -> str:
-    """Return the text, shortened, without control characters or secrets; empty for None."""
     shown = masked("".join(c if c.isprintable() else " " for c in (text or "")))
     return shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]} …"
 

@@ -130,7 +130,6 @@ def _require_sensible(options: LaunchOptions) -> None:
 
 
 def _locking(options: LaunchOptions) -> LaunchLock | None:
-    """Return the lock of this launch; None without a lock option. Raises InputError."""
     if not (options.lock or options.locked or options.verify):
         return None
     from speclaunch.app.verbs.locking import LaunchLock
@@ -139,7 +138,6 @@ def _locking(options: LaunchOptions) -> LaunchLock | None:
 
 
 def _shown_roles(options: LaunchOptions, recipe: Recipe) -> ExitCode:
-    """Show the command of each role. Raises InputError for JSON output."""
     as_json = options.output_format is OutputFormat.JSON
     if as_json:
         raise InputError(

@@ -62,12 +62,10 @@ class LintOutput(Struct, frozen=True):
 
     @property
     def exits_zero(self) -> bool:
-        """True if findings leave the exit code at 0 by default."""
         return format_named(self.shown).exits_zero
 
     @property
     def has_edits(self) -> bool:
-        """True if a requested format contains the edits of fixes."""
         return not _WITH_EDITS.isdisjoint((self.shown, *(name for _, name in self.files)))
 
     def write(self, source: FormatInput) -> None:

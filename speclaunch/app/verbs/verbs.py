@@ -20,7 +20,6 @@ DEFAULT = "launch"
 BENCH_RUN = "run"
 """Verb of the group `bench` that `speclaunch bench recipe=NAME …` runs."""
 DEFAULT_BELOW = {"bench": BENCH_RUN}
-"""Default verbs, by group."""
 
 _BENCH = "Measure the speed-up of speculation over a baseline, with confidence intervals."
 

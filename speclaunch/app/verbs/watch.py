@@ -136,7 +136,6 @@ def _text(value: float | None, form: str) -> str:
 
 
 def _below(record: WatchedEngine, *, is_only: bool) -> Iterator[Text]:
-    """Yield the lines below the table, problems first."""
     name = "" if is_only else f"{record.name}: "
     for problem in record.problems:
         yield Text.assemble(("✗ ", "red"), f"{name}{problem.text}")
