@@ -70,7 +70,7 @@ def expanded(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _expanded(config: Mapping[str, Any], left: list[int], depth: int) -> dict[str, Any]:
-    """Return the config with ranges expanded; `left` holds the number of names still allowed."""
+    """Expand as `expanded` does. `left[0]`: the number of names still allowed, reduced in place."""
     found: dict[str, Any] = {}
     for key, value in config.items():
         if key == SHORT and isinstance(value, dict):
@@ -100,7 +100,6 @@ def _names(ranges: Mapping[str, Any], left: list[int]) -> dict[str, Any]:
 
 
 FORMAT = 1
-"""Format version that this module reads and writes."""
 MOST_BYTES_OF_FILE = 1 << 20
 _DAY = lazy(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 _COMMIT = lazy(r"[0-9a-f]{40}\Z")
@@ -268,7 +267,6 @@ def _tensors(stored: Mapping[str, Any]) -> TensorFacts | None:
 
 
 def _nested_keys(config: Mapping[str, Any], depth: int = 3) -> set[str]:
-    """Return the keys of a config and of its nested objects."""
     keys = set(config)
     if depth:
         for value in config.values():
@@ -284,7 +282,6 @@ def _switch(value: object) -> bool | None:
 FOLDER = Path(".speclaunch", "models")
 """Relative path of the folder for facts, next to the recipes or in a parent directory."""
 _MOST_FILES = 10_000
-"""Maximum number of files listed in a folder."""
 
 
 def models_folders(start: Path) -> tuple[Path, ...]:
@@ -314,9 +311,8 @@ def facts_file(folders: Iterable[Path], name: str) -> Path | None:
 
 
 def stored_names(folder: Path) -> Iterator[str]:
-    """Yield the sorted names of at most 10,000 checkpoints stored in a folder.
-
-    Does not follow links to other directories.
+    """Yield the names of at most 10,000 checkpoints in `folder`, sorted. Directory links are
+    ignored.
     """
     found: list[str] = []
     try:

@@ -97,7 +97,7 @@ class CpuEngine(Struct, frozen=True):
     home: Path
     """The home directory of speclaunch."""
     release: str = SGLANG_VERSION
-    """The SGLang release of the engine, one of `RELEASES`."""
+    """One of `RELEASES`."""
 
     @property
     def root(self) -> Path:
@@ -109,18 +109,16 @@ class CpuEngine(Struct, frozen=True):
 
     @property
     def install_command(self) -> str:
-        """Command that installs this engine."""
         option = "" if self.release == SGLANG_VERSION else f" --release {self.release}"
         return f"speclaunch engine install cpu{option}"
 
     @property
     def venv(self) -> Path:
-        """Directory of the virtual environment."""
         return self.root / "venv"
 
     @property
     def python(self) -> Path:
-        """Path of the interpreter, for a recipe's ``engine.python``."""
+        """Path for a recipe's ``engine.python``."""
         return self.venv / "bin" / "python"
 
     @property
@@ -130,22 +128,19 @@ class CpuEngine(Struct, frozen=True):
 
     @property
     def cache(self) -> Path:
-        """Folder of files compiled by SGLang and torch."""
         return self.root / "cache"
 
     @property
     def manifest(self) -> Path:
-        """File with the installed versions; present only after a complete installation."""
+        """Present only after a complete installation."""
         return self.root / "manifest.json"
 
     @property
     def log(self) -> Path:
-        """Log of the installation."""
         return self.root / "install.log"
 
     @property
     def lock(self) -> Path:
-        """File that the installing process locks."""
         return self.root / "lock"
 
     def model(self, name: str) -> Path:
@@ -244,6 +239,5 @@ def site_packages(venv: Path) -> Iterator[Path]:
 
 
 def _in_front(entry: Path, path: str) -> str:
-    """Return ``path`` with ``entry`` moved or added to the front."""
     rest = [part for part in path.split(os.pathsep) if part and part != str(entry)]
     return os.pathsep.join([str(entry), *rest])

@@ -15,7 +15,6 @@ from speclaunch.core import UnreadableFileError, read_start
 
 _MOST_BYTES = 1 << 16
 _MOST_NAMES = 20_000
-"""Maximum number of entries read from a directory."""
 _DISTRIBUTION = re.compile(r"([A-Za-z0-9][\w.]*)-([0-9][\w.!+]*)\.(?:dist|egg)-info\Z", re.ASCII)
 _PYTHON = re.compile(r"python(\d+\.\d+)t?\Z", re.ASCII)
 
@@ -61,7 +60,6 @@ def _plain(name: str) -> str:
 
 
 def _text(path: Path) -> str:
-    """Return the beginning of a regular file; empty if it is unreadable."""
     try:
         return read_start(path, _MOST_BYTES)[0].decode("utf-8", "replace")
     except UnreadableFileError:
@@ -111,7 +109,7 @@ def _places(folders: Sequence[Path], package: str) -> Iterator[Path]:
 
 
 def _checkout(text: str, package: str) -> Iterator[Path]:
-    """Yield the directory of an editable package. `text`: its direct_url.json."""
+    """Yield the directory of `package` in the checkout that `text`, a direct_url.json, names."""
     try:
         url = urlsplit(json.loads(text)["url"])
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -108,7 +108,6 @@ class PartialConfig(dict[str, Any]):
             raise UnreadKeyError(self.name, str(key))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value, as `dict.get` does. Raises UnknownValueError for an unread key."""
         self._look(key)
         return super().get(key, default)
 
@@ -158,8 +157,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     """`architectures` of config.json, e.g. `LlamaForCausalLM`."""
     model_type: str | None = None
     dtype: str | None = None
-    """`torch_dtype` or `dtype`, without `torch.`: bfloat16, float16, float32. None if not
-    stated."""
+    """`torch_dtype` or `dtype` of the config without the prefix `torch.`, such as `bfloat16`."""
     context_length: int | None = None
     """Maximum number of tokens as the engine derives it, with rope scaling and long-context keys
     (`get_context_length` in sglang/srt/utils/hf_transformers_utils.py). Also None if releases
@@ -169,7 +167,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     hidden_size: int | None = None
     vocab_size: int | None = None
     draft_vocab_size: int | None = None
-    """Size of an EAGLE-3 draft's reduced vocabulary; None if not stated."""
+    """Size of an EAGLE-3 draft's reduced vocabulary."""
     num_hidden_layers: int | None = None
     num_attention_heads: int | None = None
     num_key_value_heads: int | None = None
@@ -187,14 +185,14 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     """True if the weights index (else the file headers) lists multi-token-prediction layers. None
     if neither is available."""
     target_hidden_size: int | None = None
-    """Hidden size of the target that an EAGLE-3 draft was trained for; None if not stated."""
+    """Hidden size of the target that an EAGLE-3 draft was trained for."""
     aux_hidden_layers: tuple[int, ...] = ()
     """Target layers whose hidden states the draft reads (EAGLE-3, DFLASH or DSPARK)."""
     use_aux_hidden_state: bool | None = None
     """True if an EAGLE-3 draft reads hidden states (`eagle_config`). None: not stated, which means
     true."""
     block_size: int | None = None
-    """Number of tokens that a DFLASH draft proposes per step; None if not stated."""
+    """Number of tokens that a DFLASH draft proposes per step."""
     has_token_map: bool | None = None
     """True if a draft's weights include `d2t` (EAGLE-3); None if no file lists the weights."""
     has_dspark_folder: bool | None = None
@@ -203,13 +201,11 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     is_moe: bool | None = None
     is_multimodal: bool = False
     tokenizer_size: int | None = None
-    """Number of different tokens in the tokenizer's vocabulary, including added tokens; None if not
-    read."""
+    """Number of distinct tokens in the vocabulary, including added tokens; None if not read."""
     tokenizer_digest: str | None = None
     """Digest of the token → id mapping; None if not read. Equal digests mean equal vocabularies."""
     weight_bytes: int | None = None
-    """Total bytes of the weights: `total_size` of the index, or the size of the files. None if
-    unknown."""
+    """`total_size` of the index, or the total size of the files. None if unknown."""
     weights_rounded: bool = False
     """True if `weight_bytes` is a rounded, published size."""
     missing_files: tuple[str, ...] = ()
@@ -308,6 +304,6 @@ class Facts(Struct, frozen=True):
         return tuple({fact.name: fact for fact in found if fact is not None}.values())
 
     def why_unknown(self, checkpoint: str) -> UnknownFact | None:
-        """Return why a checkpoint is unknown; None if no reason is recorded."""
+        """Return why the checkpoint of this name is unknown; None if no reason is recorded."""
         what = checkpoint_fact(checkpoint)
         return next((fact for fact in reversed(self.unknown) if fact.what == what), None)

@@ -61,7 +61,6 @@ class Sources(Struct, frozen=True):
     """Pairs of a checkpoint and the checkpoint whose facts it uses. The first match applies."""
 
     def assumed(self, name: str) -> str | None:
-        """Return the checkpoint whose facts are assumed for `name`; None if there is none."""
         return next((sibling for checkpoint, sibling in self.assume if checkpoint == name), None)
 
 
@@ -111,7 +110,6 @@ def _called(directory: Path, path: Path, *, on_hub: bool) -> Iterator[Path]:
 
 
 def _below(directory: Path, name: str) -> Iterator[Path]:
-    """Yield the checkpoints called `name` in subdirectories of `directory`."""
     try:
         inner = reads.names(directory)
     except OSError:
@@ -304,7 +302,6 @@ def _as(name: str, other: str, found: Checkpoint | UnknownFact) -> Checkpoint | 
 
 
 def _without_storage(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a config without its weight-storage keys, including those of nested objects."""
     return {
         key: _without_storage(value) if isinstance(value, dict) else value
         for key, value in config.items()
@@ -335,8 +332,6 @@ def _nowhere(name: str, sources: Sources, revision: str | None) -> str:
 
 
 def _remedy(name: str, sources: Sources) -> str:
-    """Return the remedy for an unknown checkpoint. It suggests a similar name in the index, if
-    any."""
     options = "pass --models DIR" + ("" if sources.online else " or --online")
     sibling = seems_to_be(name) if sources.index is not None else None
     if sibling is None:

@@ -77,8 +77,9 @@ def probe_host() -> Hardware:
 
 
 def _cgroup_number(name: str) -> int | None:
-    """Return a number from this process's control group (version 2). None if there is no limit or
-    no group."""
+    """Return a byte count of this process's control group (version 2); None if it has no such
+    limit.
+    """
     try:
         text = (_CGROUP / name).read_text().strip()
     except OSError:
@@ -164,7 +165,6 @@ def _memory(library: Any, handle: Any) -> tuple[int, int | None]:
 
 
 def _processes(library: Any, handle: Any) -> tuple[OtherProcess, ...]:
-    """Return the compute processes on a GPU; empty if the driver does not report them."""
     try:
         found = list(library.nvmlDeviceGetComputeRunningProcesses(handle))
     except Exception:  # not permitted in a container, not supported by the board

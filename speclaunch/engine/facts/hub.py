@@ -291,8 +291,7 @@ class HubClient:
         self.commit = commit
 
     def _refused(self, status: int, code: str) -> HubRefusedError:
-        """Return the error for a refused request. Without a token, a private model looks
-        missing."""
+        """Return the error for a status. Without a token, a private model looks missing."""
         token = "" if "authorization" in self._headers else "set HF_TOKEN"
         if code == "GatedRepo":
             return HubRefusedError(
@@ -519,7 +518,7 @@ def _fetch_into(hub: HubClient, directory: Path, files: Mapping[str, int]) -> No
 
 
 def _fetch_tensors(hub: HubClient, listing: HubListing) -> dict[str, TensorHeader]:
-    """Return the tensors of a model without an index, from the headers of its weight files."""
+    """Return the tensors of a model without an index; empty without files or with too many."""
     files = _weight_files(listing) or ([] if listing.sizes else [_SINGLE])
     found: dict[str, TensorHeader] = {}
     for file in files if len(files) <= MOST_HEADERS else ():

@@ -215,8 +215,7 @@ def _rows(found: object) -> list[dict[str, Any]]:
 
 
 def _read(path: Path) -> _Table:
-    """Return the table in a file; empty if the file is missing, as in a checkout without the
-    index."""
+    """Return the table in a file; empty if the file is missing or has another format."""
     try:
         table = read_object(path)
     except UnreadableFileError:

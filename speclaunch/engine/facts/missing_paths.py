@@ -125,7 +125,6 @@ class MissingPath(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The argument, the path and the reason."""
         return f"{self.recipe_name}: {self.path} {self.why}"
 
 

@@ -132,7 +132,7 @@ class InstalledPackage(Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """A package in an environment."""
 
     name: str
-    """Name of the package in lowercase, with dashes."""
+    """Lowercase, with dashes."""
     version: str
     hash: str | None = None
     """Digest of the file names and digests in the package's RECORD; None without a RECORD. All

@@ -65,7 +65,6 @@ class ProjectFile(Struct, frozen=True):
         return self._place(self.places.of((*self.prefix, *keys)))
 
     def key(self, *keys: str | int) -> Place:
-        """Return the place of a key."""
         return self._place(self.places.key((*self.prefix, *keys)))
 
     def _place(self, span: Span) -> Place:
@@ -226,7 +225,6 @@ class ProjectSettings(Struct, frozen=True):
 
     @property
     def model_dirs(self) -> tuple[Path, ...]:
-        """Directories to search for checkpoints."""
         return tuple(Path(folder.text) for folder in self.models)
 
 
@@ -353,7 +351,6 @@ class _Checked:
         }
 
     def ask(self, at: _At) -> PlacedText | None:
-        """Read the value of the key `ask`; None if invalid."""
         value = self.text(at)
         if value is None or value.text in list(EngineCheckMode):
             return value
@@ -365,7 +362,6 @@ class _Checked:
         return None
 
     def assume(self, at: _At) -> dict[str, str]:
-        """Read a table: each name's assumed checkpoint."""
         table = self._value(at)
         if not isinstance(table, Mapping):
             help_ = 'write "org/name" = "org/sibling"'
@@ -379,7 +375,6 @@ class _Checked:
         return dict(table)
 
     def overrides(self, at: _At) -> tuple[Override, ...]:
-        """Read an array of override tables."""
         tables = self._value(at)
         if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
             header = ".".join((*self._file.prefix, "overrides"))
@@ -396,14 +391,12 @@ class _Checked:
         return Override(self._file.path.parent, **self._read(table, _OVERRIDE_READERS, at))
 
     def engine(self, at: _At) -> tuple[PlacedText, ...]:
-        """Read engine versions. Paths of engines become absolute."""
         found = self.split(at)
         if not found:
             self._refuse("`engine` names no version", self._file.place(*at))
         return tuple(self._absolute(engine) if is_path(engine.text) else engine for engine in found)
 
     def excluded(self, at: _At) -> ExcludedPatterns:
-        """Read exclusion patterns, relative to the file's directory."""
         return ExcludedPatterns(self._file.path.parent, self.texts(at))
 
     def split(self, at: _At) -> tuple[PlacedText, ...]:
@@ -450,7 +443,6 @@ class _Checked:
         return PlacedText(str(_resolve_path(self._file.path, setting.text)), setting.place)
 
     def path(self, at: _At) -> PlacedText | None:
-        """Read a path and make it absolute; None if invalid."""
         value = self.text(at)
         return None if value is None else self._absolute(value)
 

@@ -79,8 +79,7 @@ class PublishedAcceptance(Struct, frozen=True):
 
     @property
     def setting_text(self) -> str:
-        """The setting as `5/1/6`, or as `16 draft tokens` for a block draft; empty if not
-        stated."""
+        """The setting as `5/1/6` or, for a block draft, `16 draft tokens`; empty if not stated."""
         steps, topk, tokens = self.setting
         if tokens is None:
             return ""
@@ -119,12 +118,10 @@ class AcceptanceReference(Struct, frozen=True):
 
     @property
     def lowest(self) -> float:
-        """The length on the benchmark with the lowest acceptance."""
         return self.lengths[0]
 
     @property
     def typical(self) -> float:
-        """The median length over the benchmarks."""
         return median(self.lengths)
 
     def is_far_below(self, length: float) -> bool:

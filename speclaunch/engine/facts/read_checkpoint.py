@@ -341,9 +341,8 @@ def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read(config: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a key that determines where other keys are; None if it is unread.
-
-    Fields that depend on those keys are then unread, too.
+    """Return a key that determines where other keys are; None if unread. Then those are unread,
+    too.
     """
     unread = isinstance(config, PartialConfig) and key in config.unread
     return None if unread else config.get(key)

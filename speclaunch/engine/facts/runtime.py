@@ -262,7 +262,7 @@ def query_interpreter(
 
 
 def _start_query(interpreter: Path) -> RunningScript:
-    """Start the query of an interpreter. Bypasses pyenv's slow script if possible."""
+    """Start the probe script, bypassing pyenv's slow script if possible."""
     return RunningScript(pyenv_choice(interpreter) or interpreter, _PROBE)
 
 

@@ -104,7 +104,6 @@ def row(file: Path, header: TensorHeader, number: int) -> Content | None:
 
 
 def _pieces(file: Path, places: list[tuple[int, int]]) -> list[bytes] | None:
-    """Return the bytes at `places`; None if they cannot be read."""
     try:
         with os.fdopen(open_regular(file)[0], "rb", buffering=0) as stream:
             reads.content(file, os.fstat(stream.fileno()))
@@ -228,19 +227,16 @@ class TensorsOnDisk:
         return look(self._files[name], self.headers.tensors[name], most)
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return the values of a small integer tensor; None if unknown."""
         header = self.headers.tensors.get(name)
         return None if header is None else integers(self._files[name], header)
 
     def fingerprint(self, name: str) -> bytes | None:
-        """Return a digest of type, shape and sampled bytes; None if unreadable."""
         header = self.headers.tensors.get(name)
         if header is None:
             return None
         return fingerprint(self._files[name], header, _MOST_PER_TENSOR)
 
     def row(self, name: str, number: int) -> Content | None:
-        """Return the content of matrix row `number`; None if unknown."""
         header = self.headers.tensors.get(name)
         return None if header is None else row(self._files[name], header, number)
 
@@ -300,22 +296,18 @@ class StoredTensors(Struct, frozen=True):
     headers: Headers
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
-        """Return an empty mapping, because no values are stored."""
         del names
         return {}
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return None, because no values are stored."""
         del name
         return None
 
     def fingerprint(self, name: str) -> bytes | None:
-        """Return None, because no values are stored."""
         del name
         return None
 
     def row(self, name: str, number: int) -> Content | None:
-        """Return None, because no values are stored."""
         del name, number
         return None
 

@@ -59,7 +59,7 @@ class HashedFile(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     size: int
     hash: str
-    """Digest of the file's content: `sha256:…`"""
+    """`sha256:…`, of the file's content."""
 
 
 def hash_files(path: Path, *, verify: bool = False) -> tuple[HashedFile, ...]:
@@ -134,7 +134,7 @@ def _digest(file: Path) -> str:
 
 
 _Entries = dict[str, tuple[int, int, str]]
-"""Size, modification time and digest, by path."""
+"""Size in bytes, modification time in nanoseconds, and digest, by resolved path."""
 
 
 def _path() -> Path:
@@ -207,7 +207,6 @@ class TensorHeader(Struct, frozen=True):
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
         return prod(self.shape)
 
 

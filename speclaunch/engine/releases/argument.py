@@ -53,7 +53,6 @@ class ArgumentKind(StrEnum):
 
     @property
     def takes_value(self) -> bool:
-        """True if a value may follow the flag."""
         return self in (ArgumentKind.VALUE, ArgumentKind.OPTIONAL_VALUE, ArgumentKind.LIST)
 
 
@@ -132,7 +131,6 @@ _SWITCHES = frozenset(
         ArgumentKind.REFUSED,
     }
 )
-#: The kinds in JSON.
 _KINDS = {kind.value: kind for kind in ArgumentKind}
 
 

@@ -127,7 +127,6 @@ def _is_simple(argument: Argument, values: Sequence[str]) -> bool:
 
 
 def _converted(argument: Argument, values: Sequence[str], version: str) -> list[Any] | None:
-    """Return the values converted to the engine's type; None if one is rejected."""
     convert = converter(argument, version)
     try:
         found = [convert(value) for value in values]
@@ -221,7 +220,6 @@ class ParsedArgument(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The argument's name in a recipe."""
         return self.argument.name
 
     @property
@@ -370,7 +368,6 @@ def _is_flag(word: str, catalogue: Catalogue, opaque: bool) -> bool:
 
 
 def _most_values(word: str, catalogue: Catalogue) -> int:
-    """Return the maximum number of args that can follow a flag as its values."""
     found = flag_of(word, catalogue)
     if isinstance(found, Argument):
         return most_values(found) if catalogue.by_flag(word) or "=" not in word else 0

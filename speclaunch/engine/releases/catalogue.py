@@ -100,12 +100,10 @@ class History(Struct, frozen=True):
 
     @property
     def first(self) -> str:
-        """The first version that has the name."""
         return self.spans[0][0]
 
     @property
     def last(self) -> str:
-        """The last version that has the name."""
         return self.spans[-1][1]
 
     def __iter__(self) -> Iterator[str]:
@@ -126,7 +124,6 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def variables(self) -> Mapping[str, EngineVariable]:
-        """Environment variables by name (read from disk on first use)."""
         records = _records(self._variables_file, "variables", self.version)
         return MappingProxyType(
             {name: decode_variable(name, record) for name, record in records.items()}
@@ -156,7 +153,6 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def required(self) -> tuple[Argument, ...]:
-        """Arguments that every command line needs."""
         return tuple(argument for argument in self.arguments.values() if argument.required)
 
     @cached_property
@@ -334,7 +330,6 @@ def _default_directory() -> Path:
 
 
 def _may_read(path: Path) -> bool:
-    """True if the file exists and this user may read it."""
     return reads.may_read(path)
 
 
