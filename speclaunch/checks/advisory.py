@@ -189,11 +189,7 @@ def latest(*sources: Iterable[Advisory]) -> tuple[Advisory, ...]:
 
 @cache
 def stored_advisories() -> tuple[Advisory, ...]:
-    """Return the stored advisories.
-
-    If the file is unreadable (for example, written by a newer speclaunch), print a note and return
-    an empty tuple.
-    """
+    """Return the stored advisories; if the file is unreadable, print a note and return none."""
     path = stored_file()
     data = read_or_none(path)
     if data is None:

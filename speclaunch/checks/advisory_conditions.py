@@ -59,10 +59,7 @@ def _parts(condition: Condition, plan: Plan) -> Iterator[Callable[[], bool]]:
 
 
 def _every(parts: Iterable[Callable[[], bool]]) -> bool:
-    """True if all checks are true; False if one is false, even if others are unknown.
-
-    Raises UnknownValueError otherwise.
-    """
+    """True if all checks are true, False if one is false. Raises UnknownValueError otherwise."""
     unknown: UnknownValueError | None = None
     for part in parts:
         try:

@@ -22,10 +22,7 @@ class HardwareCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class CheckpointCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Condition on a checkpoint.
-
-    Each field lists its accepted values. An empty field accepts any value.
-    """
+    """Condition on a checkpoint: the accepted values of each field; an empty field accepts any."""
 
     architectures: tuple[str, ...] = ()
     quantization: tuple[str, ...] = ()
@@ -120,10 +117,7 @@ class RequestField(StrEnum):
 
 
 class Workaround(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Remedy other than an upgrade.
-
-    `text` is a sentence. `set` and `env` are its edits, and are empty if no single edit is obvious.
-    """
+    """Remedy other than an upgrade: a sentence, and edits unless there are several ways."""
 
     text: str
     set: dict[str, bool | int | float | str | None] = {}

@@ -103,7 +103,6 @@ class _Job(Struct, frozen=True):
     others: tuple[str, ...]
 
     def fixed(self, text: str, reading: Reading, fix: Fix) -> str:
-        """Return the text with all changes of a fix applied together. Raises NotFixableError."""
         target = target_of(fix, self.catalogue)
         ways = [_ways(reading, number, target, self.catalogue, text) for number in self.numbers]
         return _first_proven(
@@ -169,10 +168,7 @@ def _ways(
 
 
 def _together(parts: Sequence[Sequence[list[Edit]]]) -> Iterator[list[Edit]]:
-    """Yield the combined edits of all parts: the first alternatives, then the second, and so on.
-
-    A part with fewer alternatives repeats its last.
-    """
+    """Yield the combined edits of all parts; a part with fewer alternatives repeats its last."""
     for at in range(max(map(len, parts))):
         yield [edit for ways in parts for edit in ways[min(at, len(ways) - 1)]]
 
@@ -183,10 +179,7 @@ def _first_proven(
     ways: Iterable[Sequence[Edit]],
     unproven: Callable[[str], Iterator[str]],
 ) -> str:
-    """Return the text after the first proven edits.
-
-    Without any, raise NotFixableError with the problem of the first (best) edits.
-    """
+    """Return the text after the first edits that are proven. Raises NotFixableError."""
     why: str | None = None
     seen: set[str] = set()
     for way in ways:
@@ -220,10 +213,9 @@ def fixed_recipe(
     config_dirs: Sequence[Path] = (),
     deployments: Collection[DeploymentPlace] = (),
 ) -> str:
-    """Return the text of a recipe with a proven fix.
+    """Return a recipe's text with a proven fix, of only the roles in `deployments` if it has roles.
 
-    `deployments`: the roles to fix, for a recipe with roles. Raises NotFixableError, and InputError
-    if the recipe cannot be composed.
+    Raises NotFixableError, and InputError if the recipe cannot be composed.
     """
     target = target_of(fix, catalogue)
     composition = composed(text, shown, path, config_dirs)
@@ -266,10 +258,7 @@ def _ways_of_roles(
     values: Mapping[str, Any],
     target: FixTarget,
 ) -> Iterator[list[Edit]]:
-    """Yield edits of the recipe's shared part, unless a role sets the argument, then of each role.
-
-    The later proof rejects edits that change another role.
-    """
+    """Yield edits of the shared part, unless a role sets the argument, then of each role."""
     if not roles:
         raise NotFixableError("its role cannot be located")
     own_names = {

@@ -75,10 +75,7 @@ class SourceLines:
 def replaced(
     text: SourceLines, words: Sequence[Word], word: Word, old: str, new: str
 ) -> Iterator[Edit]:
-    """Yield alternative edits that replace `old` with `new`.
-
-    `old` is the text of `word`, or the end of that text.
-    """
+    """Yield alternative edits that replace `old` (the text of `word`, or its end) with `new`."""
     prefix = word.text.removesuffix(old) if old else word.text
     use = word.used_at
     at_use: list[Edit] = []
@@ -125,10 +122,7 @@ def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Ite
 def without(
     words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str
 ) -> Iterator[list[Edit]]:
-    """Yield alternative edits that remove the tokens `gone`.
-
-    `all_gone`: all removed tokens of the command.
-    """
+    """Yield alternative edits that remove the tokens `gone`; `all_gone`: all removed tokens."""
     for uses in (True, False):
         edits = removal(words, gone, all_gone, text, uses=uses)
         if edits is not None:
@@ -141,10 +135,7 @@ def added(
     program: Sequence[Word],
     groups: Sequence[Sequence[str]],
 ) -> Iterator[Edit]:
-    """Yield alternative edits that append arguments; each group is a flag and its values.
-
-    `words` are the command's remaining tokens, in order.
-    """
+    """Yield alternatives that append `groups` (a flag and its values) to the remaining `words`."""
     ends = [
         word
         for word, behind in zip(words, (*words[1:], None), strict=False)
@@ -219,10 +210,7 @@ def _first(line: str) -> int:
 
 
 def _indent(text: SourceLines, place: Place) -> str:
-    """Return the indentation of a new continuation line at `place`.
-
-    It is that of an adjacent continuation line or, without any, two spaces more than the line.
-    """
+    """Return an adjacent continuation line's indentation, else two spaces more than the line's."""
     line = text.line(place.line)
     if text.line(place.line - 1).rstrip().endswith("\\"):
         return line[: _first(line)]
@@ -329,10 +317,7 @@ def _out_of_shell(text: SourceLines, place: Place, name: str) -> Iterator[list[E
 
 
 def _out_of_yaml(document: Document, place: Place, name: str) -> Iterator[list[Edit]]:
-    """Yield edits that remove the variable at `place`.
-
-    It may be a key of `environment:`, an item `NAME=value`, or an item with `name:` and `value:`.
-    """
+    """Yield edits that remove the variable at `place`, which is a key or an item."""
     found = Yaml(document)
     for root in nodes.load(document):
         for node in nodes.walk(root):

@@ -186,10 +186,7 @@ class _Work(Struct):
         return CheckedText(source, findings_of(source, self.options))
 
     def round(self, now: CheckedText) -> tuple[CheckedText, list[Finding]] | None:
-        """Return the checked text after one round of compatible fixes, and the fixed findings.
-
-        None if no fix is left. If the fixes together are not acceptable, only the first is applied.
-        """
+        """Return the text and the fixed findings of one round; None if no fix is left."""
         while chosen := list(self._chosen(now)):
             why: str | None = None
             for some in (chosen, chosen[:1]) if len(chosen) > 1 else (chosen,):
@@ -410,11 +407,7 @@ def _text(data: bytes) -> str | None:
 
 
 def counted(files: Sequence[FixedFile], report: Report) -> str:
-    """Return a summary; empty if there was nothing to fix.
-
-    Example: `3 fixed, 2 left (1 fix is unsafe: --unsafe-fixes)`. `report` includes the files
-    without fixes.
-    """
+    """Return a summary such as `3 fixed, 2 left`; empty if there was nothing to fix."""
     fixed = sum(len(file.applied) for file in files)
     unsafe = sum(len(file.unsafe) for file in files)
     looked_at = {file.path for file in files}

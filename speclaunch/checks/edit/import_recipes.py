@@ -116,10 +116,7 @@ def _differences(
 def _command_meaning(
     invocation: Invocation, catalogue: Catalogue, variables: frozenset[str]
 ) -> Meaning | None:
-    """Return the command's meaning with stand-ins for `variables`; None if the parser rejects it.
-
-    Parts that the import leaves out are not included.
-    """
+    """Return the command's meaning with stand-ins for `variables`; None if it is rejected."""
     found = effective(invocation, catalogue)
     words = [_expected(word, variables) if word.evaluated else word.text for word in found.words]
     if found.config is not None:  # it remains a separate file
@@ -144,7 +141,6 @@ def _command_meaning(
 
 
 def _unevaluated(invocation: Invocation) -> frozenset[str]:
-    """Return the texts of unevaluated tokens, and of the values in them."""
     words = [word.text for word in invocation.words if not word.evaluated]
     return frozenset((*words, *(word.partition("=")[2] for word in words)))
 
@@ -216,10 +212,7 @@ def _stand_in(name: str) -> str:
 
 
 def _composed(text: str) -> Deployment:
-    """Return the recipe composed as in a launch.
-
-    Variables with a default are unset; all others have stand-ins as values.
-    """
+    """Return the recipe composed with stand-ins for variables that have no default."""
     from speclaunch.deployments import load  # noqa: PLC0415  Hydra is slow to import
 
     found = _IN_RECIPE.findall(text)

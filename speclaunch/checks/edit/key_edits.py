@@ -95,10 +95,7 @@ class ConfigKeys(EditablePlaces):
 def _holding(
     mappings: Iterable[yaml.MappingNode], places: Iterable[Place | None], document: Document
 ) -> yaml.MappingNode | None:
-    """Return the mapping with most of the keys at these places; None if no mapping has any.
-
-    On a tie, return the innermost.
-    """
+    """Return the mapping with most of the keys at these places, the innermost on a tie, or None."""
     targets = set(places)
     best: tuple[int, yaml.MappingNode | None] = (0, None)
     for mapping in mappings:
@@ -170,7 +167,6 @@ def recipe_ways(
 
 
 def _root(found: Yaml, role: str | None) -> yaml.MappingNode:
-    """Return the YAML mapping of the recipe, or of one of its roles. Raises NotFixableError."""
     root = found.root()
     for key in () if role is None else ("roles", role):
         pairs = root.value if isinstance(root, yaml.MappingNode) else ()
@@ -360,10 +356,7 @@ def _removed(text: SourceLines, keyword: ast.keyword) -> Edit:
 
 
 def _added(text: SourceLines, call: ast.Call, new: list[str]) -> Iterator[Edit]:
-    """Yield alternative edits that add arguments.
-
-    If the last argument begins a line, the first alternative puts each new one on a new line.
-    """
+    """Yield alternative edits that add arguments, first on new lines if the last begins a line."""
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not arguments:
         raise NotFixableError("its call has no arguments")

@@ -127,10 +127,7 @@ def is_outdated(image: str | None, to: str) -> bool:
 
 
 def successor(image: str, to: str) -> NewImage | None:
-    """Return the official image of the release `to` that replaces an official image.
-
-    None for other repositories, digests and unknown variants.
-    """
+    """Return the official image of `to` that replaces an official image; None for other images."""
     found = _OFFICIAL.fullmatch(image)
     if found is None:
         return None
@@ -352,10 +349,7 @@ def _proven(
     to: str,
     strays: frozenset[str],
 ) -> str:
-    """Return the new text, proven by reading it back.
-
-    Comments are added only if the text with them is proven, too.
-    """
+    """Return the new text, proven by reading it back, with comments if they are proven, too."""
     shown = jobs[0].invocation.place.path if jobs else ""
     expected = [
         ExpectedCommand(

@@ -93,10 +93,7 @@ class _File(Struct):
 
 
 def migrate_config(text: str, path: str, to: str, source: str | None = None) -> Migration:
-    """Return the migration of a `--config` file's keys to version `to`.
-
-    Raises InputError and RoundTripError.
-    """
+    """Return the migration of a `--config` file to `to`. Raises InputError and RoundTripError."""
     file = _File(text, path)
     migration = Migration(text)
     start = origin(file.parse, to, source, None)

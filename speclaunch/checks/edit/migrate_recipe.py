@@ -178,10 +178,7 @@ def _converted(name: str, new: str, value: Any, at: tuple[Place, yaml.Node], wor
 
 
 def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
-    """Replace a pin in `engine.version` by the target version.
-
-    A range there or in `engine.requires` must include the target version.
-    """
+    """Replace a pin in `engine.version`; report a range that excludes the target version."""
     from speclaunch.deployments import Engine  # noqa: PLC0415  pydantic is slow to import
 
     if not isinstance(node, yaml.ScalarNode) or not node.value or "$" in node.value:

@@ -229,10 +229,7 @@ def _borrowed(
     opaque: Collection[int],
     target: Catalogue,
 ) -> MigrationVerdict | None:
-    """Return the verdict for a switch that reused another argument's value.
-
-    An argument with that value replaces the switch. None if the command does not set the value.
-    """
+    """Return the verdict for a switch that reused another argument's value; None without it."""
     became, lender = BORROWED.get(item.argument.name, (None, None))
     lenders = [other for other in items if canonical(other.dest) == lender]
     new = target.by_name(became) if became else None
@@ -265,10 +262,7 @@ def _words(migrated: MigratedArgument, words: Sequence[str]) -> Iterator[tuple[s
 def _from_another(
     words: Sequence[str], problem: ArgvProblem, opaque: Collection[int]
 ) -> tuple[ParsedArgument, Catalogue] | None:
-    """Return an unknown argument as parsed by the newest version that has its full name.
-
-    The second value is that version's catalogue. None if no version can parse the argument.
-    """
+    """Return an unknown argument and the newest catalogue that has its full name, or None."""
     index = problem.index or 0
     if "unrecognized" not in problem.message or words[index][:2] != "--":
         return None
@@ -307,10 +301,7 @@ def _refusal(words: Sequence[str], problem: ArgvProblem, source: Catalogue) -> A
 
 
 def _meant_before(token: str) -> str | None:
-    """Return a remedy that names the newest version in which a shortened flag is unambiguous.
-
-    It includes the flag's meaning in that version. None if no version expands the flag.
-    """
+    """Return a remedy with the newest version that expands a shortened flag; None if none does."""
     if not token.startswith("--") or token.partition("=")[0] == "--":
         return None
     for version in reversed(held_versions()):

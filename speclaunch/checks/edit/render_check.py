@@ -114,10 +114,7 @@ def _facts_of(prepared: Prepared, lookup: Lookup) -> Lookup:
 
 
 def rendered(renderer: Renderer, assembled: Assembled) -> str:
-    """Return a deployment's text for a render target, verified to start it.
-
-    Raises PreflightError if the target does not support the deployment.
-    """
+    """Return a deployment's text, verified to start it. Raises PreflightError if unsupported."""
     rendering = assembled.rendering
     refused = renderer.refuses(rendering)
     if refused:
@@ -330,10 +327,7 @@ def check_rendering(
 def findings_of_recipe(
     assembled: Assembled, recipe: Recipe, lookup: Lookup, rules: Sequence[Rule]
 ) -> tuple[Finding, ...]:
-    """Return the unsuppressed errors and warnings of each role, and of all roles together.
-
-    Each role is checked for its release and hardware.
-    """
+    """Return the unsuppressed errors and warnings of each role, and of all roles together."""
     found: list[Finding] = []
     for launch in assembled.prepared:
         checked = check_request(launch.request({}), _facts_of(launch, lookup), rules)
@@ -379,10 +373,7 @@ def _checked(request: Request) -> RuleResults:
 
 
 def _what(finding: Finding, request: Request) -> tuple[str, str]:
-    """Return an error's identity: the rule code, and the argument or else the message.
-
-    The recipe and its rendered text share it.
-    """
+    """Return what identifies an error in both texts: its code, and the argument or the message."""
     return finding.code, _name(finding, request) or finding.message
 
 
@@ -392,7 +383,6 @@ def _name(finding: Finding, request: Request) -> str | None:
 
 
 def _place_in_recipe(finding: Finding, request: Request, own: Request) -> Place:
-    """Return the place in the recipe that matches a finding in the rendered text."""
     name = _name(finding, request)
     mine = {**own.values, **own.env}
     return mine[name].place if name in mine else own.place

@@ -135,10 +135,7 @@ def rewrite(
 
 
 def with_variable(invocation: Invocation, name: str, value: str, text: str) -> Edit | None:
-    """Return the edit that sets a variable for a command of a script or a systemd unit.
-
-    None for other files.
-    """
+    """Return the edit that sets a variable in a script or systemd unit; None for other files."""
     if invocation.kind not in (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE):
         return None
     if invocation.name is not None or not invocation.program:
@@ -183,10 +180,7 @@ def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -
 
 
 def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
-    """Return the numbers of the lines that edits may change.
-
-    These are the edited lines, and lines above them that may lose their continuation.
-    """
+    """Return the numbers of edited lines, and of lines above that may lose their continuation."""
     lines = lines_of(text)
     found = {edit.line for edit in edits}
     for line in sorted(found):
@@ -255,7 +249,6 @@ def _is_word(source: str, word: Word) -> bool:
 
 
 def _of_json(source: str) -> str | None:
-    """Return the decoded content of a double-quoted JSON or YAML string; None if it is invalid."""
     try:
         found = json.loads(f'"{source}"')
     except ValueError:
@@ -286,10 +279,7 @@ def _first_line(lines: Sequence[str], line: int) -> int:
 def _flag_edit(
     lines: Sequence[str], place: Place, written: str, migrated: MigratedArgument
 ) -> Edit | None:
-    """Return the edit that replaces the flag `written`.
-
-    None if the flag is not at `place`, or has no successor.
-    """
+    """Return the edit that replaces the flag `written`; None if there is nothing to replace."""
     becomes = migrated.verdict
     if not 1 <= place.line <= len(lines) or becomes.flag is None:
         return None

@@ -67,10 +67,7 @@ ANYTHING = object()
 
 
 class Difference(Struct, frozen=True):
-    """Unexpected value of a name.
-
-    `before` is the expected value, `after` the actual value. `MISSING`: there is none.
-    """
+    """Unexpected value: `after` instead of the expected `before` (`MISSING`: no value)."""
 
     name: Any
     before: Any
@@ -232,7 +229,6 @@ def _migrated(old: Invocation, new: Invocation, expected: ExpectedCommand) -> It
 
 
 def _program(old: Invocation, new: Invocation, image: str | None = None) -> Iterator[str]:
-    """Yield differences in the program itself, its container, and its redirections and pipes."""
     image = image or old.image
     if (old.kind, old.name, image) != (new.kind, new.name, new.image):
         yield "another program, container or image"
@@ -314,10 +310,7 @@ def _fixed(
     *,
     any_value: bool = False,
 ) -> Iterator[str]:
-    """Yield the unexpected differences of one command.
-
-    `any_value`: accept any value for names that the fix sets.
-    """
+    """Yield one command's unexpected differences. `any_value`: ignore values that the fix sets."""
     yield from _program(old, new)
     catalogue = load_catalogue(version)
     parsed_old, parsed_new = (from_invocation(found, "fixed", catalogue) for found in (old, new))

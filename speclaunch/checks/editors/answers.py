@@ -513,10 +513,7 @@ def _ignore(
 
 
 def _means_the_same(path: str, before: Sequence[str], after: Sequence[str], comment: str) -> bool:
-    """True if the YAML of `before` and `after` is equal, except for `comment` in literal blocks.
-
-    Also true if `path` is not YAML.
-    """
+    """True if `path` is not YAML, or both texts are equal except for `comment` in literals."""
     if PurePath(path).suffix.lower() not in YAML_SUFFIXES:
         return True
     try:

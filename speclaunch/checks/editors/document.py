@@ -220,7 +220,6 @@ class DocumentPositions:
         return Position(number - 1, self._codec.client_num_units(before))
 
     def range(self, place: Place) -> Range:
-        """Return the editor's range for a place, at least one character long."""
         end = place.column + max(place.length, 1)
         return Range(self.position(place.line, place.column), self.position(place.line, end))
 
@@ -496,7 +495,6 @@ def _choosers(path: str, settings: EditorSettings) -> tuple[str, ...]:
 
 
 def _refused(path: str, text: str, error: SpeclaunchError) -> CheckedDocument:
-    """Return an unchecked document with the problems of `error` as findings."""
     newest = held_versions()[-1]
     findings = (UNREADABLE.finding(problem, path, newest) for problem in error.problems)
     found = tuple(ReportedFinding(finding, (newest,), (path,)) for finding in findings)

@@ -92,7 +92,6 @@ class BoundedInput:
         return 0
 
     def read(self, size: int) -> bytes:
-        """Return the body of the latest header, or its substitute."""
         instead, self._instead = self._instead, None
         return self._stream.read(size) if instead is None else instead
 
@@ -236,7 +235,6 @@ class Server(LanguageServer):
         return await self.check(document.uri)
 
     def document(self, uri: str) -> TextDocument:
-        """Return an open document. Raises InputError if it is not open."""
         found = self._open(uri)
         if found is None:
             raise InputError(f"{uri} is not open")

@@ -492,10 +492,7 @@ network access."""
 
 
 class PlacedQuestion(Struct, frozen=True):
-    """Question whose model files exist on disk.
-
-    In `words`, paths replace the model ids that are in `ids`.
-    """
+    """Question whose models are on disk; in `words`, paths replace the model ids in `ids`."""
 
     words: list[str]
     env: dict[str, str]

@@ -314,10 +314,7 @@ class _NotStored(Exception):
 
 
 class EngineQuerier(Struct):
-    """Querier of judges, in the mode of `--ask`.
-
-    `find` returns the judge of a release, or of an interpreter.
-    """
+    """Querier of judges in the mode of `--ask`; `find` returns the judge of a release."""
 
     mode: EngineCheckMode
     verdicts: Verdicts | None
@@ -562,10 +559,7 @@ def with_engine_values(plan: Plan, opinion: Opinion) -> ResolvedPlan:
 
 
 def _claims(plan: Plan) -> dict[str, Any]:
-    """Return the plan's explicit and resolved values.
-
-    Other defaults are excluded, because speclaunch resolves only the defaults that it needs.
-    """
+    """Return the plan's explicit and resolved values; other defaults may be unresolved."""
     found: dict[str, Any] = {}
     for name in sorted({*plan.resolved, *plan.request.values} - _OTHERWISE):
         if name in STAND_INS or is_secret_argument(name):

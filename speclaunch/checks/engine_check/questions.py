@@ -241,10 +241,7 @@ def _doubts(plan: Plan) -> Iterator[str]:
 
 
 def _machines(plan: Plan) -> tuple[str, ...]:
-    """Return the hardware to emulate: the plan's, or `ANY_MACHINE` if it is unknown.
-
-    An unset GPU count becomes the required count, or 8 if that is unknown, too.
-    """
+    """Return the hardware to emulate; an unset GPU count becomes the required count, else 8."""
     hardware = plan.facts.hardware
     if hardware is None:
         return ANY_MACHINE

@@ -123,11 +123,7 @@ def _known_findings(
 def _known_reworded(
     entries: Mapping[str, KnownFinding], used: set[str], findings: Sequence[Finding], folder: str
 ) -> dict[int, str]:
-    """Match reworded findings to entries by rule, path and arguments.
-
-    Return their fingerprints by object id. Each entry matches one finding, in any number of
-    versions.
-    """
+    """Return reworded findings' fingerprints by object id, matched by rule, path and arguments."""
     free = {
         mark: entry
         for mark, entry in entries.items()

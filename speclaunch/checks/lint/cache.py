@@ -65,7 +65,6 @@ class Cache:
         return digest(b"".join(b"%d:%b" % (len(part), part) for part in inputs))
 
     def get(self, name: str) -> Any:
-        """Return an entry's value; None without a valid entry."""
         with contextlib.suppress(*_BROKEN):
             text = self._files.get(name)
             if text is None:
@@ -82,10 +81,7 @@ class Cache:
         looked: Reads,
         is_safe: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """Cache a value, unless a read in `looked` cannot be repeated.
-
-        `is_safe` returns True if a text may be stored.
-        """
+        """Cache a value if the reads in `looked` can be repeated and `is_safe` accepts its text."""
         if not looked.repeatable:
             return
         seen = [[kind, path, state] for (kind, path), state in looked.seen.items()]
@@ -100,10 +96,7 @@ def opened(
     *,
     enabled: bool = True,
 ) -> tuple[Cache | None, Callable[[], str | None]]:
-    """Return the cache for `options`, and a function that returns the installed engine's name.
-
-    The cache is None if it is disabled. The engine's name is that of its catalogue.
-    """
+    """Return the cache, or None if disabled, and a function that returns the installed engine."""
     without = None, functools.cache(lambda: installed(None))
     if not enabled or os.environ.get(SWITCH):
         return without

@@ -171,10 +171,7 @@ def _complaints(
 
 
 def read_elsewhere(findings: Iterable[Finding], path: str) -> list[Ignore]:
-    """Return the ignore comments of the files with findings, except `path`.
-
-    These files are a recipe's group options, or files that a script includes.
-    """
+    """Return the ignore comments of the files with findings, except `path`."""
     paths = dict.fromkeys(finding.place.path for finding in findings)
     others = [other for other in paths if other not in (path, COMMAND_LINE)]
     return [ignore for other in others for ignore in read_ignores(_with_comments(other), other)]

@@ -285,10 +285,7 @@ class Configuration:
         self._made = cache(self._make)
 
     def of(self, path: str) -> LintSettings:
-        """Return the settings of a linted file.
-
-        Raises InputError with every problem of its configuration file.
-        """
+        """Return a file's settings. Raises InputError with all problems of its configuration."""
         folder, name = os.path.split("" if path == STDIN else path)
         directory, project = self.above(folder)
         file = str(directory / name)
@@ -362,10 +359,7 @@ class Configuration:
 
 
 def _baseline(setting: PlacedText | None) -> Path | None:
-    """Return the baseline path set by a project file; None if not set.
-
-    Raises InputError if it is outside the project.
-    """
+    """Return a project's baseline path, if set. Raises InputError if it is outside the project."""
     if setting is None:
         return None
     path = Path(setting.text)

@@ -89,10 +89,7 @@ def _chooses(recipe: str, group: Path, config_dirs: Callable[[str], tuple[Path, 
 
 
 def has_ignores(group: str) -> bool:
-    """True if a group's file may contain ignore comments.
-
-    Linting all its recipes shows which comments are used.
-    """
+    """True if a group's file may contain ignore comments."""
     return "speclaunch:" in _text(group)
 
 
@@ -134,7 +131,6 @@ def result_of_group(
 
 
 def _of_group(report: FileReport, group: str) -> FileReport:
-    """Return a report with only the findings in the group's file."""
     there = {
         path: os.path.realpath(path) == group for path in {f.place.path for f in report.findings}
     }

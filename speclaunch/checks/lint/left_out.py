@@ -44,7 +44,6 @@ class LeftOut:
         return any(exclusion.match(file) for exclusion in self.excluded(resolved))
 
     def excluded(self, directory: str) -> list[Patterns]:
-        """Return the exclusions from the command line and the directory's configuration file."""
         found = [] if self._exclude is None else [self._exclude]
         project = self._above(directory)[1] if self._above is not None else None
         if project is not None and project.exclude is not None:
@@ -137,10 +136,7 @@ def _own(directory: str) -> list[Patterns]:
 
 
 def _from(git: str, top: str) -> list[Patterns]:
-    """Return the patterns of a repository's `info/exclude`.
-
-    They also apply to the repository's linked work trees.
-    """
+    """Return the patterns of `info/exclude`, which also applies to linked work trees."""
     if os.path.isfile(git):  # noqa: PTH113
         try:
             gitdir = read_regular(git).decode().partition("gitdir:")[2].strip()
@@ -153,7 +149,6 @@ def _from(git: str, top: str) -> list[Patterns]:
 
 
 def _read(path: str, folder: str) -> list[Patterns]:
-    """Return the patterns in a file; empty if it cannot be read."""
     try:
         texts = read_regular(path).decode("utf-8", "replace").splitlines()
     except OSError:

@@ -37,10 +37,7 @@ if TYPE_CHECKING:  # Hydra is slow to import
 def findings_across(
     recipe: Recipe, version: str, lookup: Lookup, rules: Iterable[Rule]
 ) -> tuple[Finding, ...]:
-    """Return the unsuppressed findings from comparing a recipe's roles at one engine version.
-
-    Each role runs on its own hardware.
-    """
+    """Return the unsuppressed findings from comparing a recipe's roles at one engine version."""
     if not recipe.parts:
         return ()
     plans, catalogue = [], load_catalogue(version)
@@ -55,10 +52,9 @@ def findings_across(
 
 
 def unsilenced(findings: Iterable[Finding], path: Path) -> list[Finding]:
-    """Return the findings about the recipe at `path`, without those that comments suppress.
+    """Return the findings about the recipe at `path`, moved as in `at_the_choice`.
 
-    The comments are in the recipe or in its groups. A finding in a shipped group is placed where
-    the recipe chooses the group.
+    Findings that comments in the recipe or its groups suppress are omitted.
     """
     some = list(findings)
     names = (finding.place.path for finding in some if finding.place.path != COMMAND_LINE)

@@ -106,10 +106,7 @@ def compare(files: Iterable[CheckedFile]) -> None:
 def _findings_across(
     parts: Sequence[FilePart], rules: Sequence[Rule], all_parts: Sequence[FilePart] = ()
 ) -> Iterator[tuple[FilePart, Finding]]:
-    """Yield the findings of cross-file rules, each with its part.
-
-    That is the part with the finding's plan, else the first part in `all_parts` with its path.
-    """
+    """Yield the findings of cross-file rules, each with the part of its plan, else of its path."""
     owners = {id(plan): part for part in parts for plan in part.plans}
     by_path = {part.source.path: part for part in reversed(all_parts)}
     for plan, finding in check_together([plan for part in parts for plan in part.plans], rules):
@@ -254,10 +251,7 @@ def _report(part: FilePart, ignores: Sequence[Ignore]) -> FileReport:
 
 
 def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
-    """Merge equal findings of several deployments at one place.
-
-    An advisory of info severity is reported once per file.
-    """
+    """Merge equal findings at one place, and an info advisory's findings in one file."""
     found: dict[Hashable, Finding] = {}
     for finding in findings:
         same_place = (finding.place, finding.code, finding.message)
@@ -320,7 +314,6 @@ def parts_of(source: LintedFile, options: Options) -> list[FilePart]:
 
 
 def _for_version(source: LintedFile, version: str, options: Options) -> LintedFile:
-    """Return a file with only its recipe's roles for a version; unchanged if none match."""
     parts = () if source.recipe is None else source.recipe.parts
     roles = [role for role in parts if _is_for(role, version, options)]
     return _with_roles(source, roles) if roles else source
@@ -364,7 +357,6 @@ def _with_roles(source: LintedFile, roles: Sequence[Recipe]) -> LintedFile:
 
 
 def _unnamed(options: Options) -> EngineChoice:
-    """Return the default engine: the installed engine, else the newest release."""
     installed = reads.engine(options.installed())
     return EngineChoice(installed) if installed is not None else _newest(held_versions())
 

@@ -82,7 +82,6 @@ class _Pool(Generic[T]):
         self._waiting.close()
 
     def _end(self, reading: int) -> int:
-        """Close a pipe and kill its process; return the wait status."""
         child, status = self._children.pop(reading), 0
         os.close(reading)
         with contextlib.suppress(ProcessLookupError):

@@ -216,11 +216,7 @@ def ended(status: int, setting: dict[str, Any]) -> str:
 
 
 def collect(read: int, seconds: float) -> tuple[str, str]:
-    """Return a line from the pipe `read`, and an empty reason.
-
-    Without a line within `seconds`, return an empty line and the reason. The reason is empty, too,
-    if the pipe was closed.
-    """
+    """Return a line from the pipe, or an empty line and the reason (empty: the pipe was closed)."""
     deadline, chunks, size = time.monotonic() + seconds, [], 0
     while True:
         left = deadline - time.monotonic()

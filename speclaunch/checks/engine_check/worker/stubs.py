@@ -222,7 +222,6 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Set the attributes of a new module that need real values."""
         if module.__name__ == "triton.runtime":
             module.driver = NoDriver()  # type: ignore[attr-defined]
         elif module.__name__ == "triton":

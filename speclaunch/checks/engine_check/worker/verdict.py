@@ -69,10 +69,7 @@ def verdict(words: list[str], env: dict[str, str]) -> dict[str, Any]:
 
 
 def pass_stages(words: list[str], stage: list[str], found: dict[str, Any]) -> Any:
-    """Run the stages and return the server arguments.
-
-    `stage[0]` becomes the current stage, and `found["values"]` the resolved values.
-    """
+    """Run the stages and return the server arguments; update `stage[0]` and `found["values"]`."""
     from sglang.srt import server_args as module
 
     args: Any = module.prepare_server_args(list(words))
