@@ -142,7 +142,6 @@ class LocalModel(Struct, frozen=True):
     """True if weight files exist; None if that was not checked."""
     checkpoint: Checkpoint | None = None
     unknown: UnknownFact | None = None
-    """Reason why the facts of the checkpoint are unknown; None if they are known."""
     readable: bool = True
 
 
@@ -186,7 +185,6 @@ class RecipeNeeds(Struct, frozen=True):
     requested: tuple[str, ...] = ()
     """Versions that `--engine` names."""
     python: str | None = None
-    """`engine.python` of the recipe."""
     cpu: bool = False
     """True if the recipe runs on speclaunch's CPU engine."""
     hardware: str | None = None

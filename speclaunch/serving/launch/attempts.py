@@ -82,7 +82,6 @@ class EngineStarts(Struct, kw_only=True):
     observer: LaunchObserver
     interrupts: Interrupts
     ladder: Ladder | None = None
-    """Recovery ladder; None if recovery is off."""
     max_attempts: int = 6
     """Maximum number of engine starts until an engine serves, which resets the count."""
     run_engine: Callable[[EngineSpec, LaunchObserver, Interrupts], EngineOutcome] = supervise

@@ -53,7 +53,6 @@ class Observation(Struct, frozen=True):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Changes except `mem_fraction_static`."""
         return without(self.changes)
 
     @property

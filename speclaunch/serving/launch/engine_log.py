@@ -228,7 +228,6 @@ class LogLine(NamedTuple):
     number: int
     """Line number, starting at 1."""
     raw: str
-    """Unchanged line of the log."""
     text: str
     """Text of the line, without prefixes and the engine's header."""
     source: str

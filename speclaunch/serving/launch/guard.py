@@ -6,10 +6,11 @@ engine. It adopts orphaned descendants (PR_SET_CHILD_SUBREAPER), so no process o
 left, not even in another session. If the guard itself is killed, the kernel kills the engine's
 parent with it (PR_SET_PDEATHSIG).
 
-Protocol. Standard input: one JSON line (`Order`), then `stop`, `kill` or `until SECONDS` lines; end
-of file means `stop`. `until` is a lease (`boot_seconds`) for an engine of several hosts. The guard
-kills the engine at that time, even if speclaunch hangs, unless a later `until` arrived. Standard
-output: JSON lines `{"pid": n}`, `{"log_error": "…"}`, `{"exit": n}`; a negative exit code is a
+Protocol. Standard input: one JSON line (the order of `process.EngineProcess`), then `stop`, `kill`
+or `until SECONDS` lines; end of file means `stop`. `until` is a lease (`boot_seconds`) for an
+engine of several hosts. The guard kills the engine at that time, even if speclaunch hangs, unless a
+later `until` arrived. Standard output: JSON lines `{"pid": n}`, `{"log_error": "…"}`,
+`{"error": "…"}` if the engine cannot be started, and `{"exit": n}`; a negative exit code is a
 signal number.
 """
 

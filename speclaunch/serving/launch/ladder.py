@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 
 
 _TOO_LARGE = frozenset({"weights-do-not-fit", "weights-exceed-machine"})
-"""Diagnoses that mean the weights are larger than the memory."""
 
 _CHANCES = 2
 """Maximum number of starts with all settings at their floors if no fraction is safe."""

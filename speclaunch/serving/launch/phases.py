@@ -31,7 +31,6 @@ class PhaseTracker(Struct):
     port_taken: bool = False
     """True if the engine could not bind its port. The engine does not exit (seen on 0.5.23)."""
     bar: ProgressBar | None = None
-    """Progress of the current phase, if the engine draws a bar."""
     last_output: float = 0.0
     """Time of the engine's last output, in seconds after the spawn."""
     _weights: int = 0

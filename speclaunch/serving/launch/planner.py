@@ -128,7 +128,6 @@ class PlannedLaunch(Struct, frozen=True):
     """Everything that a launch needs to begin."""
 
     name: str
-    """Name of the deployment."""
     version: str
     address: Address
     model: str
@@ -159,7 +158,6 @@ class PlannedLaunch(Struct, frozen=True):
     worker: bool = False
     """True for a rank that serves no requests (any but the first of `nnodes`)."""
     group: RankGroup | None = None
-    """Group of ranks that must agree; None if no ranks have to agree."""
     weight_bytes: tuple[int | None, int | None] = (None, None)
     """Weight bytes of target and draft; None if unknown."""
     smoke: bool = False

@@ -201,7 +201,6 @@ class Run(Struct, frozen=True):
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
-        """Events of the launch's serving engines, such as a drop in the acceptance length."""
         return self._entries("events")
 
     def _entries(self, name: str) -> list[Mapping[str, Any]]:

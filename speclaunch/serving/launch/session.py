@@ -191,7 +191,6 @@ class Session(Struct):
 
     @property
     def attempts_allowed(self) -> int:
-        """Maximum number of engine starts until an engine serves."""
         return self.max_attempts or self.deployment.recovery.max_attempts
 
     def known_good(self) -> journal.LastGood | None:
@@ -332,7 +331,6 @@ class Session(Struct):
         return journal.settings_key(self.deployment, self.prepared.version, self.facts.hardware)
 
     def _locks(self) -> dict[str, str]:
-        """Return the locks of the run, its port and its known GPUs, with descriptions."""
         names = {
             f"run-{self.directory.name}": "this launch",
             f"port-{self.prepared.address.port}": f"port {self.prepared.address.port}",

@@ -324,7 +324,6 @@ class Membership:
         self._store.overwrite(life_file("beat", self.joined.name), dump_state(state))
 
     def create(self, file: str, data: bytes) -> bool:
-        """Create a file that never changes; return True if this call created it."""
         return self._store.create(file, data)
 
     def read_view(self) -> View:

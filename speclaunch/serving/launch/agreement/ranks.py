@@ -93,7 +93,6 @@ class AgreementKeeper(LaunchThread):
         self.deadline = float("inf")
         """Time at which the lease expires, by `boot_seconds`."""
         self.error: StoreError | None = None
-        """Error of the last cycle; None if it succeeded."""
 
     @property
     def lapsed(self) -> bool:
@@ -416,7 +415,6 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             self.interrupts.wait(_POLL_SECONDS)
 
     def _engine(self, decision: Decision) -> None:
-        """Run one engine with the agreed settings until it ends."""
         part = decision.parts[self._mine.name.part]
         number = len(self._attempts) + 1
         rung = rung_of(decision)

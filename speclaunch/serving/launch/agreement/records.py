@@ -175,7 +175,6 @@ class Joined(Struct, frozen=True):
     key: str
     """Digest of the rank's launch: recipe, engine version, hardware."""
     begin: Mapping[str, Any] = {}
-    """Recipe changes with which the rank begins."""
     fresh: bool = False
     """True to ignore the last known good settings."""
     lease_seconds: float = 0.0

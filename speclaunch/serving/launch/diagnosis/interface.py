@@ -157,7 +157,6 @@ class LogFailure(Struct, frozen=True):
 
     number: int
     raw: str
-    """Unchanged line of the log."""
     kind: str
     """Class of the exception without its module; empty for other lines."""
     message: str

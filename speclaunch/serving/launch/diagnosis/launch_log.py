@@ -485,7 +485,6 @@ class LaunchLog(Struct):
         return self.life - suspect.life >= _LIFE_AFTER_DEATH
 
     def _of_stop(self, suspect: Suspect) -> bool:
-        """True for an error that is a consequence of stopping the engine."""
         return (
             self.stopped
             and suspect.failure.number > self.stopped_at
