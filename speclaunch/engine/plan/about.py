@@ -40,12 +40,10 @@ class About(Struct, frozen=True):
 
     @property
     def is_refused(self) -> bool:
-        """True if this release rejects the argument under every name."""
         return self.argument is None or self.argument.kind is ArgumentKind.REFUSED
 
     @property
     def is_outdated(self) -> bool:
-        """True if this release lacks or ignores the argument, or prefers a different name."""
         argument = self.argument
         if argument is None:
             return True

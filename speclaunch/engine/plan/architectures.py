@@ -34,7 +34,6 @@ class Architectures(Struct, frozen=True):
     """The architectures of one release, grouped by property, and their defaults."""
 
     requested: str
-    """Version that the caller requested."""
     version: str
     """Release that the data describes."""
     exact: bool
@@ -52,7 +51,6 @@ class Architectures(Struct, frozen=True):
     no_piecewise: frozenset[str]
     """Models without compiled (piecewise) prefill graphs."""
     multimodal_piecewise: frozenset[str]
-    """Multimodal models that have compiled prefill graphs."""
     multimodal_breakable: frozenset[str]
     """Multimodal models that have breakable prefill graphs."""
     sliding_window: frozenset[str]
@@ -90,7 +88,7 @@ class Architectures(Struct, frozen=True):
         return self._automatic.get(architecture, self._automatic[ANY])
 
     def uses_mla(self, checkpoint: Checkpoint) -> bool | None:
-        """True if the engine runs the checkpoint with latent attention (MLA). None if unknown."""
+        """True if the engine uses latent attention (MLA); None if the architecture is unknown."""
         if not checkpoint.architectures:
             return None
         found = {self.latent_attention.get(name) for name in checkpoint.architectures}

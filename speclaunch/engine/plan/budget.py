@@ -103,7 +103,6 @@ class MemoryBudget(Struct, frozen=True):
 
     fit: Fit
     why: str
-    """The reason for the verdict in one sentence, with numbers."""
     phase: MemoryPhase | None = None
     """Phase in which the start fails; None if the start succeeds or its outcome is unknown."""
     message: str | None = None

@@ -111,7 +111,6 @@ def undivided_widths(plan: Plan) -> Iterator[Undivided]:
 
 
 def _attention(plan: Plan) -> tuple[int, int]:
-    """Return the numbers of tensor-parallel and attention ranks. Raises UnknownValueError."""
     ranks = gpu_ranks(plan)
     return ranks.tensor, ranks.attention
 

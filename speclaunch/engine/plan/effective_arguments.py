@@ -254,7 +254,6 @@ class PlanDifference(Struct, frozen=True):
 
     @property
     def name_differs(self) -> bool:
-        """True if the two versions use different names for the argument."""
         if self.before is None or self.after is None:
             return False
         return self.before.version_name != self.after.version_name
@@ -271,12 +270,10 @@ class BudgetNumber(Struct, frozen=True):
 
     @property
     def differs(self) -> bool:
-        """True if the two values differ."""
         return self.before != self.after
 
     @property
     def is_known(self) -> bool:
-        """True if at least one value is known."""
         return self.before is not None or self.after is not None
 
 

@@ -1,7 +1,4 @@
-"""Changes that make a deployment fit (`suggest_fit`), and the best settings for a load.
-
-Includes alternatives if no setting suffices.
-"""
+"""Changes that make a deployment fit (`suggest_fit`), and the best settings for a load."""
 
 from __future__ import annotations
 
@@ -223,7 +220,7 @@ class Suggestion(Struct, frozen=True):
     changes: tuple[Suggested, ...] = ()
     after: MemoryBudget | None = None
     cost: str = ""
-    """Total loss from the changes, as text."""
+    """Loss from all changes together."""
     alternatives: tuple[Alternative, ...] = ()
     """Alternatives if no settings fit; empty otherwise."""
     margins: Margins | None = None
@@ -231,7 +228,6 @@ class Suggestion(Struct, frozen=True):
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """Suggested values by server argument."""
         return {change.name: change.value for change in self.changes}
 
 
@@ -312,14 +308,13 @@ def _improved(predictor: Predictor, before: MemoryBudget, limits: FitLimits) -> 
 
 
 def _more(before: MemoryBudget, best: Choice | None) -> str:
-    """Return a note on the KV tokens that the best fraction gains; empty if the gain is small."""
     if best is None or before.tokens is None or best.tokens <= before.tokens * _WORTH_IT:
         return ""
     return f"; {FRACTION}={best.fraction:.3f} is likely to work too, with {best.tokens:,} KV tokens"
 
 
 def _doubt(before: MemoryBudget) -> str | None:
-    """Return a warning if the pool holds too few tokens per request; None otherwise."""
+    """Return a warning if the pool holds too few tokens per request."""
     tokens, running = before.tokens, before.running_requests
     if tokens is None or not running or tokens >= running * LEAST_EACH:
         return None
@@ -405,7 +400,6 @@ class Best(Struct, frozen=True):
     tokens_needed: int = 0
     """KV tokens that the complete load needs on one data-parallel rank."""
     changes: Mapping[str, Any] = {}
-    """Changes to the recipe's server arguments."""
     graph_sizes: tuple[int, ...] = ()
     """Batch sizes that have a CUDA graph after the changes."""
     margins: Margins | None = None
@@ -487,7 +481,6 @@ def _choice(found: Margins, requests: int, each: int, ranks: int) -> Choice:
 
 
 def _room(choice: Choice, each: int, ranks: int) -> int:
-    """Return how many requests of `each` tokens fit at the same time, across all ranks."""
     return min(choice.tokens // each, choice.running_requests) * ranks
 
 

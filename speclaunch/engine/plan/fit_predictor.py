@@ -216,12 +216,10 @@ class Margins(Struct, frozen=True):
 
     @property
     def best(self) -> Choice:
-        """The recommended fraction: `likely` if it exists, else `edge`."""
         return self.likely or self.edge
 
     @property
     def summary(self) -> str:
-        """The recommended, certain and best-case fractions, as short text."""
         sure = "is likely to work" if self.likely is not None else "works only in the best case"
         certain = "none" if self.certain is None else f"{self.certain.fraction:.3f}"
         return (
@@ -289,7 +287,6 @@ class Bounds(Struct, frozen=True):
 
     @property
     def width(self) -> float:
-        """Width of the range; negative if it is empty."""
         return self.high - self.low
 
 
@@ -299,7 +296,7 @@ def key(changes: Mapping[str, Any]) -> str:
 
 
 class Predictor:
-    """Predictor of plans and budgets for changed settings, with a cache."""
+    """Plans and budgets of a deployment with changed settings, cached."""
 
     def __init__(self, plan_with: PlanWith, budget_of: BudgetOf = work_out) -> None:
         self._plan_with = plan_with
@@ -308,14 +305,12 @@ class Predictor:
         self._budgets: dict[str, MemoryBudget] = {}
 
     def plan(self, changes: Mapping[str, Any]) -> Plan:
-        """Return the plan with these changes."""
         name = key(changes)
         if name not in self._plans:
             self._plans[name] = self._plan_with(changes)
         return self._plans[name]
 
     def budget(self, changes: Mapping[str, Any]) -> MemoryBudget:
-        """Return the budget with these changes."""
         name = key(changes)
         if name not in self._budgets:
             self._budgets[name] = self._budget_of(self.plan(changes))

@@ -175,7 +175,6 @@ class Prices(Struct, frozen=True):
 
     @classmethod
     def of(cls, plan: Plan) -> Prices:
-        """Return the prices of changes to a plan."""
         numbers = (_number(plan, name) for name in (RUNNING, STEPS, TOKENS, CHUNK))
         running, steps, tokens, chunk = numbers
         ranks = max(1, attention_ranks(plan))
@@ -252,7 +251,6 @@ class FitCandidate(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """Predicted capacity of the KV cache in tokens; 0 if unknown."""
         return self.budget.tokens or 0
 
 

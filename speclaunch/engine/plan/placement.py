@@ -12,7 +12,6 @@ from speclaunch.engine.plan.topics import parallel
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
 _MOST_RANKS = 1 << 16
-"""Maximum number of ranks in a deployment."""
 
 
 class Ranks(Struct, frozen=True):
@@ -32,7 +31,6 @@ class Ranks(Struct, frozen=True):
     head: int = 1
     """Number of parts of the output layer."""
     embedding: int = 1
-    """Number of parts of the input layer."""
     shared_expert: int = 1
     redundant_experts: int = 0
     """Number of additional expert copies, which balance the load."""
@@ -108,7 +106,6 @@ def _partitioned(layers: int, stages: int, partition: str) -> tuple[range, ...]:
 
 
 _MOST_LOCAL_RANKS = 1 << 12
-"""Maximum number of ranks on one machine."""
 
 
 def local_gpus(plan: Plan) -> tuple[int, ...]:

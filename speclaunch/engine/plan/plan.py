@@ -98,18 +98,15 @@ class Plan(Struct, frozen=True, dict=True):
     undecided: Mapping[str, str] = {}
     changes: tuple[Change, ...] = ()
     reasons: Mapping[str, Reason] = {}
-    """The reason for each resolved value, by the engine's field name."""
 
     @cached_property
     def version(self) -> Version:
-        """The engine version."""
         from packaging.version import Version  # noqa: PLC0415  script checks do not need it
 
         return Version(self.request.version)
 
     @property
     def catalogue(self) -> Catalogue:
-        """The argument catalogue of the engine version."""
         return self.request.catalogue
 
     def once(self, compute: Callable[[Plan], T]) -> T:
@@ -121,11 +118,9 @@ class Plan(Struct, frozen=True, dict=True):
 
     @cached_property
     def _computed(self) -> dict[Callable[[Plan], Any], Any]:
-        """Cached results of `once`."""
         return {}
 
     def in_versions(self, specifier: str) -> bool:
-        """True if the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
         return within(self.request.version, specifier)
 
     def must_exist(self, name: str) -> None:
@@ -178,7 +173,6 @@ class Plan(Struct, frozen=True, dict=True):
         return values[name]
 
     def value_or_none(self, name: str) -> Any:
-        """Return the effective value of an argument; None if it is unknown."""
         try:
             return self.value(name)
         except UnknownValueError:
@@ -186,7 +180,6 @@ class Plan(Struct, frozen=True, dict=True):
 
     @cached_property
     def _unresolved(self) -> dict[str, Any]:
-        """Cache of unresolved values (the user's or the default) by argument."""
         return {}
 
     def default(self, name: str) -> Any:

@@ -64,7 +64,6 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "max": max,
     }
 )
-"""Functions of two operands, by operator."""
 
 TEXTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
@@ -248,7 +247,6 @@ _FAILS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 
 
 _Nodes = Mapping[int, Any] | Sequence[Any]
-"""Expression nodes, by number."""
 
 
 class ConditionEvaluator:

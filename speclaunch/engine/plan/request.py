@@ -113,7 +113,6 @@ class Pod(Struct, frozen=True):
     privileged: Setting | None = None
     host_network: Setting | None = None
     ports: tuple[Setting, ...] = ()
-    """Ports that the container's manifest declares."""
     published: tuple[Setting, ...] = ()
     """Ports that Compose publishes on addresses other than the machine's loopback address."""
     env: Mapping[str, Setting] = {}
@@ -267,15 +266,12 @@ class Request(Struct, frozen=True):
     """Reason why further arguments may be in a file that was not read; None if there is no such
     file."""
     argv: tuple[ArgvToken, ...] = ()
-    """The args that the engine version's parser receives."""
     server_context: ServerContext | None = None
     """Context of the server in its deployment; None if the file describes none."""
     lock_differences: tuple[Problem, ...] = ()
-    """Differences between the recipe and its lock."""
     serves_http: bool = True
     """False if the engine's own HTTP server does not run, or might not run."""
 
     @property
     def version(self) -> str:
-        """The engine version of the request."""
         return self.catalogue.version

@@ -89,8 +89,7 @@ def patience(settings: Settings) -> int:
 
 
 def generates(settings: Settings, path: str | None) -> bool:
-    """True if a GET of `path` generates a token; False if it is None. Raises
-    UnknownValueError."""
+    """True if a GET of `path` generates a token. Raises UnknownValueError."""
     if path not in (_HEALTH, _GENERATE):
         return False
     if settings.env_flag(_BYPASS):
@@ -103,8 +102,10 @@ def generates(settings: Settings, path: str | None) -> bool:
 
 
 def waits_for_warmup(settings: Settings, path: str | None) -> bool:
-    """True if `path` returns 200 only after the server has generated a token; False if `path` is
-    None. Raises UnknownValueError."""
+    """True if `path` returns 200 only after the server has generated a token.
+
+    Raises UnknownValueError.
+    """
     if path == "/ready":
         return True
     if path == "/ping":
@@ -195,9 +196,7 @@ layers/deep_gemm_wrapper/compile_utils.py:171)."""
 _KERNELS = 300
 """Worst-case seconds to compile or tune kernels at the first start (Triton, FlashInfer)."""
 _TORCH_COMPILE = Range(20, 240, 900)
-"""Seconds that `enable_torch_compile` adds."""
 _WARM_UP = Range(1, 10, 60)
-"""Seconds for the warm-up requests."""
 _CPU = 120
 """Worst-case seconds for all steps after loading on a CPU, except the warm-up."""
 
@@ -227,7 +226,6 @@ class StartTime(Struct, frozen=True):
 
     @property
     def seconds(self) -> int:
-        """Worst-case seconds of all phases together."""
         return sum(part.seconds for part in self.parts)
 
     @property
@@ -289,7 +287,6 @@ def _kernels(plan: Plan) -> PartTime:
 
 
 def _has_fp8_blocks(plan: Plan) -> bool:
-    """True if the weights have FP8 blocks, for which DeepGEMM kernels may be compiled."""
     return any(
         checkpoint.quantization == "fp8"
         and bool(checkpoint.quantization_config.get("weight_block_size"))
@@ -318,7 +315,6 @@ def _decode_graphs(plan: Plan) -> tuple[int, str]:
 
 
 def _may_be(condition: Callable[[], bool]) -> bool:
-    """True if `condition` returns True, or raises because a fact is unknown."""
     try:
         return condition()
     except UnknownValueError:

@@ -263,7 +263,7 @@ def _unknown(found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget:
 
 
 def _too_large(plan: Plan, found: GatheredSizes, base: dict[str, Any]) -> MemoryBudget | None:
-    """Return a failed budget if the known weights alone exceed the memory; None otherwise."""
+    """Return a failed budget if the known weights alone exceed the memory."""
     if not found.device or may_be_offloaded(plan):
         return None
     most = min(device.most_free for device in found.device)

@@ -42,7 +42,6 @@ class SizeEstimate(Struct, frozen=True):
 
     @classmethod
     def exactly(cls, size: MemorySize) -> SizeEstimate:
-        """Return a known size as an estimate that equals its lower bound."""
         return cls(size, size.bytes)
 
 

@@ -159,7 +159,6 @@ class States(Struct, frozen=True):
     bytes: int = 0
 
     def cap(self, requests: int) -> int:
-        """Return `requests`, limited to the number for which there are slots."""
         return min(requests, self.slots // self.ratio) if self.ratio else requests
 
 
@@ -401,7 +400,6 @@ class PoolLayout(Struct, frozen=True):
     swa_full_tokens_ratio: float | None = None
     """Tokens of the sliding-window pool per token of the full pool; None without such a pool."""
     state_layers: int = 0
-    """Number of layers with a recurrent state (Mamba, linear attention)."""
     state_request_bytes: int = 0
     """Bytes of one request's state in all layers with a recurrent state."""
 

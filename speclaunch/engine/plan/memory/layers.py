@@ -39,7 +39,6 @@ class Element(Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Element size as text, such as `2 bytes`."""
         return f"{'½' if self.halved else self.bytes} byte{'' if self.bytes == 1 else 's'}"
 
     @property
@@ -328,7 +327,6 @@ class Layers(Struct, frozen=True):
     """KV layers per model layer (2 for LongCat, which has two attention blocks in each layer)."""
 
     def within(self, stage: range) -> Layers:
-        """Return only the layers of one pipeline stage."""
         return Layers(
             tuple(i for i in self.full if i in stage),
             tuple(i for i in self.sliding if i in stage),
@@ -492,7 +490,6 @@ class Draft(Struct, frozen=True):
 
     @property
     def mtp_layers(self) -> int | None:
-        """`num_nextn_predict_layers` from the draft's config; None if not set."""
         return self.config.optional("num_nextn_predict_layers", least=0)
 
 

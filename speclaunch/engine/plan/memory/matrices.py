@@ -127,17 +127,14 @@ class ModelConfig(Struct, frozen=True):
 
     @property
     def heads(self) -> int:
-        """`num_attention_heads`."""
         return self.count("num_attention_heads", "n_head")
 
     @property
     def hidden(self) -> int:
-        """`hidden_size`."""
         return self.count("hidden_size", "n_embd")
 
     @property
     def head_dim(self) -> int:
-        """`head_dim`, else the hidden size divided by the head count."""
         found = self.optional("head_dim")
         return found if found is not None else max(1, self.hidden // self.heads)
 
@@ -355,11 +352,9 @@ class Matrix(Struct, frozen=True):
 
     @property
     def parameters(self) -> int:
-        """The number of elements in all copies."""
         return self.rows * self.columns * self.copies
 
     def in_layer(self, index: int) -> Matrix:
-        """Return a copy of this matrix for layer `index`."""
         return replace(self, layer=index)
 
     def parts(self, ranks: Ranks) -> float:

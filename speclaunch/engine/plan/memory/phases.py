@@ -203,7 +203,6 @@ class PhaseRun(Struct):
         turn: FractionDirection,
         message: str,
     ) -> None:
-        """Subtract a size from the free memory; record a failure if too little is free."""
         if self.failure is not None:
             return
         needed = size.least if self.least else size.size.bytes

@@ -59,7 +59,6 @@ class ExcludedModules(Struct, frozen=True):
         return _WRAPPERS.sub("model.", name).removeprefix("language_model.")
 
     def and_these(self, names: Iterable[str]) -> ExcludedModules:
-        """Return a copy that also excludes `names`."""
         return ExcludedModules(self.names | frozenset(names), self.patterns)
 
     def __contains__(self, name: object) -> bool:
@@ -136,7 +135,6 @@ class Scheme(Struct, frozen=True):
     once: int = 0
 
     def bytes(self, rows: int, columns: int) -> float:
-        """Return the size of a matrix in bytes."""
         found = rows * columns * self.bits / 8 + rows * self.row + self.once
         if self.group:
             groups = rows * -(-columns // self.group)

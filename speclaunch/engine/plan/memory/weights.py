@@ -126,7 +126,6 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @property
     def parameters(self) -> int:
-        """The number of elements in all matrices."""
         return sum(matrix.parameters for matrix in self.matrices)
 
     @cached_property
@@ -383,13 +382,11 @@ def _loaded_bytes(
 
 
 _MOST_SUMS = 256
-"""Maximum number of cached sums per model, one per placement."""
 
 
 def _files_ratio(
     checkpoint: Checkpoint, config: ModelConfig, found: CountedWeights
 ) -> float | None:
-    """Return `ratio_to_files` for a checkpoint's counted weights."""
     if checkpoint.weight_bytes is None:
         return 1.0
     sizes = {role: found.bytes([role]) for role in WeightRole}

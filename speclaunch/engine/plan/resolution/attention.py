@@ -250,7 +250,6 @@ def _asymmetric(working: Working) -> bool:
 
 
 def _fp8_e5m2(working: Working) -> None:
-    """Replace fa3, which does not support an fp8_e5m2 cache, with triton."""
     if working.value(BOTH) == "fa3" and working.value("kv_cache_dtype") == "fp8_e5m2":
         why = "fa3 does not support an fp8_e5m2 cache"
         source = (

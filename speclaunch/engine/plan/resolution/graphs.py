@@ -223,7 +223,6 @@ _Refusals = Iterator[tuple[bool, str]]
 
 
 def _first_refusal(refusals: _Refusals) -> str | None:
-    """Return the name of the first active feature in `refusals`; None if none is active."""
     return next((what for refused, what in refusals if refused), None)
 
 

@@ -40,13 +40,11 @@ class Reserve:
         self._parts: list[str] = []
 
     def add(self, mib: float, what: str) -> None:
-        """Add `mib` MiB for `what`."""
         if mib:
             self.mib += mib
             self._parts.append(f"{mib:g} {what}")
 
     def at_least(self, mib: float, what: str) -> None:
-        """Raise the reserve to at least `mib` MiB for `what`."""
         if self.mib < mib:
             self.mib = mib
             self._parts.append(f"raised to {mib:g} {what}")
@@ -189,7 +187,6 @@ def _for_graphs(working: Working, reserve: Reserve) -> None:
 
 
 def _for_prefill_graphs(working: Working, reserve: Reserve) -> None:
-    """Add the reserve for prefill graphs, which depends on their number."""
     if not gpu.prefill_is_captured(working):
         return
     if working.in_versions(gpu.BACKENDS_BY_PHASE):

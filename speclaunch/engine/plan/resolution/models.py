@@ -391,7 +391,6 @@ def _strategy(working: Working) -> None:
 
 
 def _has_a_buffer(working: Working) -> bool:
-    """True if the state cache gets a buffer: the settings need it and the model supports it."""
     if working.value(RADIX):
         return False
     requested = not working.value(OVERLAP) or (working.value("page_size") or 1) > 1

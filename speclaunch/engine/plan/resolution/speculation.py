@@ -367,7 +367,6 @@ def _ngram(working: Working) -> None:
 
 
 def _set_single(working: Working, name: str, algorithm: str, source: str) -> None:
-    """Set argument `name` to 1, because `algorithm` drafts a block at a time."""
     why = f"{algorithm} drafts one block at a time"
     if working.user_value(name) in (None, 1):
         working.set(name, 1, why, source)

@@ -35,8 +35,6 @@ def counted(number: int, what: str) -> str:
 # a class, because a resolution enters about eighty contexts, and generators would cost more than
 # their bodies
 class _Deciding:
-    """Context manager that marks fields as undecided if a fact is missing."""
-
     __slots__ = ("_before", "_names", "_working")
 
     def __init__(self, working: Working, names: tuple[str, ...]) -> None:
@@ -71,14 +69,12 @@ class Working:
 
     @classmethod
     def of(cls, plan: Plan) -> Working:
-        """Return a Working with a finished plan's values."""
         working = cls(plan.request, plan.facts)
         working.resolved.update(plan.resolved)
         working.undecided.update(plan.undecided)
         return working
 
     def finished(self) -> Plan:
-        """Return the plan with everything resolved so far."""
         plan = self.plan
         return Plan(
             plan.request,
@@ -91,31 +87,24 @@ class Working:
 
     @property
     def facts(self) -> Facts:
-        """Known facts about the checkpoints and the hardware."""
         return self.plan.facts
 
     def in_versions(self, specifier: str) -> bool:
-        """True if the engine version is within a specifier set (`>=0.5.7,<0.5.11`)."""
         return self.plan.in_versions(specifier)
 
     def env(self, name: str) -> str | None:
-        """Return an environment variable's value; None if not set. Raises UnknownValueError."""
         return self.plan.env(name)
 
     def env_flag(self, name: str, default: bool = False) -> bool:
-        """Return a boolean environment variable's value, else `default`."""
         return self.plan.env_flag(name, default)
 
     def value(self, name: str) -> Any:
-        """Return the value resolved so far, else the user's, else the parser's default."""
         return self.plan.value(name)
 
     def user_value(self, name: str) -> Any:
-        """Return the user's value; None if not set."""
         return self.plan.user_value(name)
 
     def is_set(self, name: str) -> bool:
-        """True if the user set the argument."""
         return self.plan.is_set(name)
 
     def number(self, name: str, default: int = 0) -> int:
@@ -162,31 +151,25 @@ class Working:
 
     @property
     def algorithm(self) -> str | None:
-        """Resolved algorithm; None without speculation. Raises UnknownValueError."""
         return self.plan.algorithm
 
     @property
     def target(self) -> Checkpoint:
-        """The target checkpoint. Raises UnknownValueError."""
         return target_of(self)
 
     @property
     def architecture(self) -> str:
-        """Target architecture that the engine dispatches on. Raises UnknownValueError."""
         return architecture_of(self)
 
     def may_be(self, architectures: Iterable[str]) -> bool:
-        """True if the target may have one of these rare architectures."""
         return may_be(self, architectures)
 
     @property
     def architectures(self) -> Architectures:
-        """Architecture data of this version."""
         return architectures(self.plan.request.version)
 
     @property
     def device(self) -> str:
-        """The engine's device. Raises UnknownValueError."""
         return self.plan.device
 
     @property
@@ -213,7 +196,10 @@ class Working:
 
     @property
     def capability(self) -> int:
-        """Compute capability of NVIDIA GPUs; 0 on other devices. Raises UnknownValueError."""
+        """Compute capability of NVIDIA GPUs times ten (90 for 9.0); 0 on other devices.
+
+        Raises UnknownValueError.
+        """
         if not self.is_cuda:
             return 0
         hardware = self.plan.facts.hardware

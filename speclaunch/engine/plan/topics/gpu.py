@@ -26,7 +26,6 @@ PIECEWISE = "disable_piecewise_cuda_graph"
 BACKENDS_BY_PHASE = ">=0.5.14"
 """Releases with a separate graph backend for each phase (0.5.14 server_args.py:2920)."""
 PREFILL_BY_DEFAULT = ">=0.5.10"
-"""Releases that capture prefill graphs by default."""
 EAGER = ("torch_native", "flex_attention")
 """Attention backends that run without graphs (0.5.23 arg_groups/attention_hook.py:124, 0.5.10
 server_args.py:2301)."""

@@ -100,7 +100,6 @@ class KnownRefusal(Struct, frozen=True):
     without speculation."""
 
     def applies(self, settings: Settings) -> bool:
-        """True if this release rejects these settings. Raises UnknownValueError."""
         own = self.algorithm is None or self.algorithm == settings.algorithm
         return own and self.holds(settings)
 

@@ -120,7 +120,6 @@ def dflash_drafts_on(settings: Settings, backend: str) -> bool:
 
 ADAPTIVE = "speculative_adaptive"
 ADAPTIVE_ALGORITHMS = ("EAGLE", "EAGLE3")
-"""Algorithms that support adaptive steps."""
 ADAPTIVE_DECIDED_FIRST = ">=0.5.14"
 _TOPK = "speculative_eagle_topk"
 _ADAPTIVE_NOT_WITH = ("enable_multi_layer_eagle", "enable_two_batch_overlap", "enable_pdmux")

@@ -254,7 +254,6 @@ def _of_modelopt(settings: Settings, target: Checkpoint, config: Mapping[str, An
 
 
 def _of_mixed(settings: Settings, target: Checkpoint) -> str:
-    """Return the quantization method of a mixed-precision checkpoint."""
     if settings.in_versions(">=0.5.15"):
         return target.quantization or "w4afp8"
     names = target.architectures
