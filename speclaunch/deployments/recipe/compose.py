@@ -277,7 +277,6 @@ def _composed_ground(
 
 
 def _laid_over(ground: _Ground, file: SourceFile) -> Composed:
-    """Return a recipe's own values merged over its composed groups."""
     if ground.values is None:
         raise _NotKnown
     values = copied(ground.values)
@@ -288,7 +287,6 @@ def _laid_over(ground: _Ground, file: SourceFile) -> Composed:
 
 
 def _items(defaults: object) -> Iterator[_Item]:
-    """Yield the items of a defaults list."""
     if defaults is None:
         return
     if not isinstance(defaults, list):
@@ -330,7 +328,6 @@ def _own_values(file: SourceFile) -> dict[str, Any]:
 
 
 def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
-    """Merge `values` into `into`, recursively for mappings. Other values are replaced."""
     for key, value in values.items():
         old = into.get(key)
         if isinstance(value, dict):

@@ -21,7 +21,6 @@ from speclaunch.engine import is_secret_key, nearest, suggest
 SUFFIX = ".yaml"
 """Suffix of recipe and group files, the only suffix that Hydra supports."""
 LOCK_SUFFIX = f".lock{SUFFIX}"
-"""Suffix of locks."""
 _MOST_NAMES = 2000
 """Maximum number of file names in a directory that are compared with a missing name."""
 _MODEL = lazy(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yml)(?<!\.json)(?<!\.sh)")

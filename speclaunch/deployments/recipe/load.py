@@ -332,13 +332,14 @@ class Recipe(Struct, frozen=True):
 
     @property
     def is_shipped(self) -> bool:
-        """True for a recipe that speclaunch ships."""
         return self.path.is_relative_to(recipes_dir().resolve())
 
     @property
     def lock_path(self) -> Path:
-        """Path of the recipe's lock: next to the recipe, or in the working directory for a shipped
-        recipe. For a lock, its own path."""
+        """Path of the recipe's lock: next to the recipe, or (if shipped) in the working directory.
+
+        For a lock, its own path.
+        """
         if is_lock_file(self.path):
             return self.path
         role = f".{self.role}" if self.role else ""

@@ -83,11 +83,9 @@ class LockedCertificate(Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Day of the measurement; empty for `smoke`."""
     result: str = ""
     accept_length: float | None = None
-    """Measured acceptance length; None if not recorded."""
 
     @property
     def title(self) -> str:
-        """Kind and name."""
         return f"{self.kind} {self.name}".rstrip()
 
 
@@ -164,7 +162,6 @@ class LockDifference(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """One line that states the difference."""
         what = f"{self.subject} {self.name}"
         if self.locked is None:
             return f"{what} is {self.found}, and the lock has none"
@@ -174,7 +171,6 @@ class LockDifference(Struct, frozen=True):
 
     @property
     def problem(self) -> Problem:
-        """Difference as a problem with its place."""
         return Problem(self.message, self.place)
 
 
@@ -233,5 +229,4 @@ def _facts(lock: Lock, roles: Collection[str]) -> Iterator[tuple[tuple[LockSubje
 
 
 def _text(value: Any) -> str:
-    """Return a value as recipe text."""
     return value if isinstance(value, str) else json.dumps(value)

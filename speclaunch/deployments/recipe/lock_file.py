@@ -269,7 +269,6 @@ def _home_free(prepared: Prepared, value: Any) -> Any:
 
 
 def _without_defaults(section: Any, name: str) -> dict[str, Any]:
-    """Return the values of a section that differ from their defaults."""
     found: dict[str, Any] = {}
     for key, row in plain_class(name).model_fields.items():
         value = getattr(section, key)

@@ -129,7 +129,6 @@ def _variable_value(name: str, default: Any = _NO_DEFAULT) -> Any:
 
 
 def _mark(name: str, default: Any = _NO_DEFAULT) -> str:
-    """Return a mark for the variable and its default."""
     if default is _NO_DEFAULT or default is None:
         return f"{_OPEN}{name}{_CLOSE}"
     return f"{_OPEN}{name}{_DEFAULT}{default}{_CLOSE}"
@@ -319,8 +318,6 @@ def _simply(raw: Any) -> Any:
 
 
 class _Resolving:
-    """State of resolving one container."""
-
     def __init__(self, root: Any) -> None:
         self.root = root
 

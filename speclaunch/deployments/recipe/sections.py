@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 ENV_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-"""Pattern of shell variable names."""
 _RELEASE = r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))+(\.post(0|[1-9][0-9]*))?"
 _PIN = lazy(rf"{_RELEASE}\Z", re.ASCII)
 _BOUNDS = lazy(rf"(>=|<=|<|>|!=){_RELEASE}(,(>=|<=|<|>|!=){_RELEASE})*\Z", re.ASCII)
@@ -184,7 +183,6 @@ class Key(Struct, frozen=True, dict=True):
 
     @property
     def is_required(self) -> bool:
-        """True if a recipe without this key is rejected."""
         return self.written_default is ...
 
     @property
@@ -194,7 +192,6 @@ class Key(Struct, frozen=True, dict=True):
 
     @cached_property
     def default(self) -> Any:
-        """Value of this key if a recipe omits it."""
         return self.read(self.written_default)
 
     def read(self, value: object) -> Any:
@@ -219,7 +216,6 @@ class PlainSection:
         self.__dict__.update(defaults, **values)
 
     def model_copy(self, *, update: Mapping[str, Any]) -> Any:
-        """Return a copy with changed values."""
         return type(self)(**{**self.__dict__, **update})
 
     def __setattr__(self, name: str, value: object) -> NoReturn:

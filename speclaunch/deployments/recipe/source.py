@@ -279,7 +279,10 @@ def _read(path: Path, shown: str, _stamp: tuple[int, ...]) -> SourceFile:
 
 
 def _header(text: str) -> tuple[str | None, bool]:
-    """Return a header's package or None (`_get_header_dict`), and True if the file may be plain."""
+    """Return a header's package (None if unset), and True if the file may be plain.
+
+    Reads the header as Hydra's `ConfigSource._get_header_dict` does.
+    """
     package = None
     for line in text[:_HEADER].splitlines():
         stripped = line.strip()

@@ -116,7 +116,6 @@ class _RoleBuilder:
         self.release = f"SGLang {deployment.version}"
 
     def build(self) -> RoleAlerts:
-        """Return the alerts, the omitted alerts, and the recording rule of acceptance."""
         observed = self.role.observed
         unverified = "the deployment does not speculate" if observed.algorithm is None else None
         if unverified is None and not observed.verifies:
@@ -141,7 +140,6 @@ class _RoleBuilder:
         )
 
     def has(self, name: str) -> bool:
-        """True if the release exports the metric `sglang:NAME`."""
         return f"sglang:{name}" in self.series
 
     def of(self, name: str, matchers: str = "") -> str:
@@ -175,7 +173,6 @@ class _RoleBuilder:
         return (tokens, self.test("spec_accept_length", values))
 
     def acceptance_low(self) -> Alert:
-        """Return the alert about acceptance below the baseline, or below the deployment's mean."""
         recorded = f"{RECORDED}{{{self.selector}}}"
         baseline = self.deployment.baseline
         if baseline is not None:
@@ -212,7 +209,6 @@ class _RoleBuilder:
         )
 
     def verifies_nothing(self) -> Alert:
-        """Return the alert about a server that generates without verifying."""
         # The first token of a request comes from its prompt, without a verification.
         tokens = " - ".join(
             self.over("sum", "increase", name)
@@ -245,7 +241,6 @@ class _RoleBuilder:
         )
 
     def ranks_apart(self) -> Alert | str:
-        """Return the alert about a DP rank that accepts less than others, or why it is omitted."""
         ranks = self.role.observed.ranks
         if ranks < 2:
             return "the server has one data-parallel rank"
@@ -267,7 +262,6 @@ class _RoleBuilder:
         )
 
     def retractions(self) -> Alert | str:
-        """Return the alert about retracted requests, or why it is omitted."""
         names = ("num_retracted_requests_total", "num_retractions_sum", "total_retracted_reqs")
         name = next(filter(self.has, names), None)
         if name is None:
@@ -287,7 +281,6 @@ class _RoleBuilder:
         )
 
     def graphs_off(self) -> Alert | str:
-        """Return the alert about decode passes without a CUDA graph, or why it is omitted."""
         if not self.role.observed.graphs:
             return "decode runs without CUDA graphs as configured"
         if self.role.mode == "prefill":
@@ -319,7 +312,6 @@ class _RoleBuilder:
         )
 
     def kv_pressure(self) -> Alert:
-        """Return the alert about a full KV cache with waiting requests."""
         usage = self.over("max", "avg_over_time", "token_usage")
         waiting = self.over("max", "min_over_time", "num_queue_reqs")
         full, waits = self.test("token_usage", "0.98+0x90"), self.test("num_queue_reqs", "3+0x90")
@@ -338,7 +330,6 @@ class _RoleBuilder:
         )
 
     def stuck(self) -> Alert:
-        """Return the alert about a scheduler that has requests and makes no progress."""
         running = self.over("max", "min_over_time", "num_running_reqs", time="5m")
         has = self.test("num_running_reqs", "4+0x90")
         if self.has("realtime_tokens_total"):
@@ -363,7 +354,6 @@ class _RoleBuilder:
         )
 
     def no_metrics(self) -> Alert:
-        """Return the alert about a server that answers without the engine's metrics."""
         up = f"up{{{self.selector}}}"
         running = self.of("num_running_reqs")
         answers = self.test("up", "1+0x90")
@@ -391,10 +381,7 @@ def _length(length: float) -> float:
 
 
 def _counted(runs: tuple[tuple[float, int], ...], steps: int) -> str:
-    """Return the samples of a token counter, in promtool's notation.
-
-    `runs` contains pairs of acceptance length and minutes.
-    """
+    """Return promtool samples of a token counter. `runs`: acceptance lengths and minutes."""
     parts, start = [], 0
     for length, minutes in runs:
         tokens = round(length * steps)

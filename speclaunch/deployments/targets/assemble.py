@@ -201,12 +201,12 @@ def assemble(
     program: tuple[str, ...] | None = None,
     baseline: Baseline | None = None,
 ) -> Assembled:
-    """Return the rendering of one or all roles of a recipe, prepared for one version.
+    """Return the rendering of a recipe's `prepared` roles: all of its roles, or one.
 
-    A role's plan states the needs of its nodes. `bare` renders only the engine, regardless of the
-    recipe; so does a false `carries_speclaunch`, for targets that cannot start speclaunch.
-    `program` is the engine's entry point if it differs from this machine's. Raise InputError and
-    LaunchError.
+    `plans` has the plan of each role, which states the needs of its nodes. With `bare`, or without
+    `carries_speclaunch` (a target that cannot start speclaunch), the text starts the engine itself,
+    regardless of the recipe. `program` is the engine's entry point if it differs from this
+    machine's. Raises InputError and LaunchError.
     """
     roles = tuple(_role(part, plan, program) for part, plan in zip(prepared, plans, strict=True))
     deployment = recipe.deployment
@@ -303,7 +303,6 @@ _T = TypeVar("_T")
 
 
 def _known(read: Callable[[], _T], otherwise: _T) -> _T:
-    """Return the result of `read`, or `otherwise` if it is unknown."""
     try:
         return read()
     except UnknownValueError:
@@ -360,4 +359,3 @@ RENDERERS: dict[str, type[Renderer]] = {
         GrafanaRenderer,
     )
 }
-"""Renderer of every target, by name."""

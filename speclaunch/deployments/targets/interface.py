@@ -33,7 +33,6 @@ class Monitoring(StrEnum):
     OPERATOR = "operator"
     """Objects of the Prometheus Operator: a PodMonitor for each role, and alerts."""
     ANNOTATIONS = "annotations"
-    """Annotations of the pods."""
 
 
 class DeployOptions(Struct, frozen=True):
@@ -122,7 +121,6 @@ class Role(Struct, frozen=True):
     env: Mapping[str, str | None]
     """Environment of the engine; None removes a variable."""
     replicas: int = 1
-    """Number of servers."""
     nodes: int = 1
     """Hosts of one server: the engine's `nnodes`."""
     gpus_per_node: int = 1
@@ -190,7 +188,6 @@ class Rendering(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """One-line summary."""
         text = f"{self.name} for SGLang {self.version}"
         return f"{text}: {self.description}" if self.description else text
 
@@ -201,7 +198,6 @@ class Rendering(Struct, frozen=True):
 
     @property
     def runs_speclaunch(self) -> bool:
-        """True if the rendered command starts speclaunch, not only the engine."""
         return self.recipe is not None
 
     @property
@@ -361,7 +357,6 @@ class Dialect:
         return f"$({name})"
 
     def literal(self, text: str) -> str:
-        """Return the text with dollar signs escaped."""
         return text.replace("$", self.escaped)
 
     def text(self, value: str, name: str, *, secret: bool) -> str:
@@ -388,7 +383,6 @@ class ComposeDialect(Dialect):
     """Compose's syntax. Compose reads the user's environment and fails if a variable is unset."""
 
     def variable(self, name: str) -> str:
-        """Return a reference to an environment variable."""
         return f"${{{name}:?}}"
 
 
@@ -396,11 +390,9 @@ class ShellDialect(Dialect):
     """Shell syntax. Variables must be set, and every text is quoted."""
 
     def variable(self, name: str) -> str:
-        """Return a reference to an environment variable."""
         return f'"${{{name}:?}}"'
 
     def literal(self, text: str) -> str:
-        """Return the quoted text."""
         return shlex.quote(text)
 
 

@@ -259,7 +259,6 @@ class PodRenderer(Renderer):
         return SERVES
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return the reasons why pods cannot run the deployment."""
         is_monitored = deployment.options.monitoring is not None
         return (
             *container_refusals(deployment, self.target),
@@ -273,13 +272,11 @@ class PodRenderer(Renderer):
         """Yield the objects in the order in which the manifest lists them."""
 
     def header(self, deployment: Rendering) -> Iterator[str]:
-        """Yield the leading comment lines."""
         yield from header(deployment)
         if self.controller is not None:
             yield f"The cluster needs {self.controller}."
 
     def render(self, deployment: Rendering) -> str:
-        """Return the objects below a header that lists the values to fill in."""
         objects = list(self.objects(deployment))
         if deployment.options.monitoring is Monitoring.OPERATOR:
             parts = {role.name: self.part(role) for role in deployment.roles}
@@ -297,21 +294,17 @@ class PodRenderer(Renderer):
         return documents(head, ()) + text
 
     def notes(self, deployment: Rendering) -> Iterable[str]:
-        """Yield a note about each omitted alert."""
         if deployment.options.monitoring is Monitoring.OPERATOR:
             yield from PrometheusRulesRenderer().notes(deployment)
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
-        """Yield errors in the monitoring rules."""
         if deployment.options.monitoring is Monitoring.OPERATOR:
             yield from PrometheusRulesRenderer().errors(deployment, text)
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the arguments of each `speclaunch launch`."""
         return launches_in(text)
 
     def recipe_in(self, text: str) -> str | None:
-        """Return the recipe that a ConfigMap in the text embeds, or None."""
         for document in yaml.safe_load_all(text):
             found = (document.get("data") or {}).get(RECIPE_FILE)
             if found is not None:
@@ -351,11 +344,9 @@ class KubernetesRenderer(PodRenderer):
     target = "kubernetes"
 
     def part(self, role: Role) -> dict[str, str]:
-        """Return the labels of the pod that answers requests."""
         return SERVES if role.nodes == 1 else {_INDEX: "0"}
 
     def header(self, deployment: Rendering) -> Iterator[str]:
-        """Yield the leading comment lines, with this target's multi-host limitation."""
         yield from super().header(deployment)
         if any(role.nodes > 1 for role in deployment.roles):
             yield (
@@ -365,7 +356,6 @@ class KubernetesRenderer(PodRenderer):
             )
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
-        """Yield the prerequisites of the pods, each role with its Service, and the router."""
         yield from before(deployment)
         for role in deployment.roles:
             if role.nodes == 1:
@@ -379,7 +369,6 @@ class KubernetesRenderer(PodRenderer):
         yield from router(deployment, self.part)
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return a command for each Deployment and each StatefulSet."""
         found = []
         for role in deployment.roles:
             env = platform_variables(deployment, role)
@@ -463,7 +452,6 @@ class _LeaderRenderer(PodRenderer):
         return platform_args_of(role, address, f"$({self.variables}_WORKER_INDEX)")
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return each role's command; for several hosts, the leader's, then the workers'."""
         return tuple(
             RenderedCommand(role, self.args_of(role), platform_variables(deployment, role), part)
             for role in deployment.roles
@@ -479,7 +467,6 @@ class LeaderWorkerSetRenderer(_LeaderRenderer):
     variables = "LWS"
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
-        """Yield the prerequisites of the pods, each role with its Service, and the router."""
         yield from before(deployment)
         for role in deployment.roles:
             yield _set(deployment, role, self.args_of(role))
@@ -529,7 +516,6 @@ class RoleBasedGroupRenderer(_LeaderRenderer):
     variables = "RBG_LWP"
 
     def objects(self, deployment: Rendering) -> Iterator[Object]:
-        """Yield the group, the prerequisites of its pods, and its Services."""
         yield from before(deployment)
         if deployment.router is not None:
             yield from access(deployment)
@@ -552,10 +538,7 @@ class RoleBasedGroupRenderer(_LeaderRenderer):
             yield service(deployment, role, SERVES, f"{object_of(deployment, role)}-http")
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the arguments of each `speclaunch launch`.
-
-        Those of a `leaderWorkerPattern` are returned twice: for leader and workers.
-        """
+        """Return those of a `leaderWorkerPattern` twice: for leader and workers."""
         return tuple(
             launch
             for root in yaml.safe_load_all(text)

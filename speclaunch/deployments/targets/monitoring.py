@@ -54,7 +54,6 @@ class MonitoringRenderer(Renderer):
     carries_speclaunch = False
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return a problem for each role that exports no metrics."""
         return tuple(
             Problem(
                 f"{role.name} of {deployment.name} exports no metrics",
@@ -65,7 +64,6 @@ class MonitoringRenderer(Renderer):
         )
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:  # noqa: ARG002
-        """Return no commands."""
         return ()
 
 
@@ -78,7 +76,6 @@ class PrometheusRulesRenderer(MonitoringRenderer):
     target = "prometheus-rules"
 
     def render(self, deployment: Rendering) -> str:
-        """Return the rule file."""
         head = [
             f"Alerts of {deployment.title}",
             f"Runbooks: docs/{RUNBOOK} of speclaunch.",
@@ -87,13 +84,11 @@ class PrometheusRulesRenderer(MonitoringRenderer):
         return documents(head, [{"groups": groups(deployment)}])
 
     def companions(self, deployment: Rendering, name: str) -> Mapping[str, str]:
-        """Return the unit test of the rules, by file name."""
         path = PurePath(name)
         head = [f"promtool test rules {path.stem}.test{path.suffix}"]
         return {f"{path.stem}.test{path.suffix}": documents(head, [_tests(deployment, name)])}
 
     def notes(self, deployment: Rendering) -> Iterable[str]:
-        """Return one note about each omitted alert."""
         return dict.fromkeys(
             f"no alert {name}: {why}"
             for role in alerts_of(deployment)
@@ -101,7 +96,6 @@ class PrometheusRulesRenderer(MonitoringRenderer):
         )
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
-        """Yield metrics in `text` that the release lacks, and differences from our rules."""
         series = series_of(deployment.version)
         for role in alerts_of(deployment):
             expressions = [alert.expression for alert in role.alerts.values()]
@@ -200,7 +194,6 @@ class PrometheusScrapeRenderer(MonitoringRenderer):
     target = "prometheus-scrape"
 
     def render(self, deployment: Rendering) -> str:
-        """Return `scrape_configs` to add to the user's file."""
         job = _job(deployment)
         head = [
             f"Scrape settings of {deployment.title}",
@@ -209,7 +202,6 @@ class PrometheusScrapeRenderer(MonitoringRenderer):
         return documents(head, [{"scrape_configs": [job]}])
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
-        """Yield an error if the text differs from the settings."""
         expected = yaml.safe_load(yaml_text({"scrape_configs": [_job(deployment)]}))
         if yaml.safe_load(text) != expected:
             yield "its scrape settings differ"
@@ -308,11 +300,9 @@ class GrafanaRenderer(MonitoringRenderer):
     suffix = ".json"
 
     def render(self, deployment: Rendering) -> str:
-        """Return the dashboard as JSON."""
         return json.dumps(_dashboard(deployment), indent=2) + "\n"
 
     def errors(self, deployment: Rendering, text: str) -> Iterator[str]:
-        """Yield metrics in `text` that the release lacks, and differences from our dashboard."""
         written = json.loads(text)
         if written != _dashboard(deployment):
             yield "its panels differ"

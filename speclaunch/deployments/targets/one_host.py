@@ -73,7 +73,6 @@ class ShellRenderer(Renderer):
     carries_speclaunch = False
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return a problem if a multi-host server lacks `node_rank` or `dist_init_addr`."""
         (role,) = deployment.roles
         lacks = [name for name in _OF_A_HOST if role.rendered_args.value(name) is None]
         if role.nodes == 1 or not lacks:
@@ -89,7 +88,6 @@ class ShellRenderer(Renderer):
         )
 
     def render(self, deployment: Rendering) -> str:
-        """Return the script, to paste or to save and run."""
         (role,) = deployment.roles
         notes = "".join(f"# {note}\n" for note in role.rendered_args.notes)
         environment = exports(role.env)
@@ -125,7 +123,6 @@ class SlimeRenderer(Renderer):
         )
 
     def render(self, deployment: Rendering) -> str:
-        """Return the Bash array after its environment, with omitted arguments as comments."""
         (role,) = deployment.roles
         arguments = role.rendered_args.arguments
         sizes = {a.name: int(a.values[0]) for a in arguments if a.name in _PARALLEL}
@@ -167,7 +164,6 @@ class DockerComposeRenderer(Renderer):
     suffix = ".yaml"
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return the reasons why Compose cannot run the deployment on one host."""
         return (
             *container_refusals(deployment, self.target),
             *router_refusals(deployment),
@@ -175,7 +171,6 @@ class DockerComposeRenderer(Renderer):
         )
 
     def render(self, deployment: Rendering) -> str:
-        """Return the file for `docker compose up`."""
         head = [
             *header(deployment),
             *_needed_gpus(deployment),
@@ -205,18 +200,15 @@ class DockerComposeRenderer(Renderer):
         return found
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return a command for each server."""
         return tuple(
             RenderedCommand(role, platform_args_of(role), _own_variables(deployment, role, first))
             for role, _, first in _servers(deployment)
         )
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the arguments of each `speclaunch launch`."""
         return launches_in(text)
 
     def recipe_in(self, text: str) -> str | None:
-        """Return the recipe embedded in the file, or None."""
         content = yaml.safe_load(text).get("configs", {}).get("recipe", {}).get("content")
         return None if content is None else str(content).replace("$$", "$")
 
@@ -253,7 +245,6 @@ def _servers(deployment: Rendering) -> Iterator[tuple[Role, int, int]]:
 
 
 def _needed_gpus(deployment: Rendering) -> Iterator[str]:
-    """Yield a comment about the GPUs that the host needs, if any."""
     total = sum(role.gpus_per_node * role.replicas for role in deployment.roles)
     if not total:
         return

@@ -81,7 +81,6 @@ class Prepared(Struct, frozen=True):
 
     @property
     def program(self) -> tuple[str, ...]:
-        """Server command without its arguments."""
         return (self.python, "-m", MODULE)
 
     @property
@@ -97,7 +96,6 @@ class Prepared(Struct, frozen=True):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Secret values, for redaction in logs."""
         arguments, variables = self.rendered_args.arguments, self.overlay.items()
         return (
             *(v for a in arguments for v in a.values if a.secret or is_secret_text(v)),

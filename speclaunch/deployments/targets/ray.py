@@ -152,7 +152,6 @@ class RayRenderer(Renderer):
     suffix: ClassVar[str] = ".py"
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return problems with the settings that a Ray job does not support."""
         message = "use_ray makes the engine place its own actors, as this job does"
         problem = Problem(message, help="remove use_ray, or run the engine's command on a Ray host")
         found = [problem for role in deployment.roles if role.rendered_args.value("use_ray")]
@@ -163,7 +162,6 @@ class RayRenderer(Renderer):
         return [*found, *router_refusals(deployment), *single_router_refusals(deployment)]
 
     def render(self, deployment: Rendering) -> str:
-        """Return the program."""
         stop = grace_of(deployment) + 10
         file = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', deployment.name)}.py"
         notes = [
@@ -201,18 +199,15 @@ class RayRenderer(Renderer):
         )
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return a command for each role."""
         return tuple(
             RenderedCommand(role, _platform_args(role), variables(deployment, role))
             for role in deployment.roles
         )
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the arguments of each `speclaunch launch` in the program."""
         return tuple(launches_of_script(text, f"{RECIPE_DIR}/{RECIPE_FILE}", {}))
 
     def recipe_in(self, text: str) -> str | None:
-        """Return the recipe embedded in the program, or None."""
         for node in ast.parse(text).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "RECIPE":
                 found = ast.literal_eval(node.value)

@@ -175,7 +175,6 @@ class SlurmRenderer(Renderer):
     suffix: ClassVar[str] = ".sbatch"
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return problems with the settings that a Slurm job does not support."""
         found = [*option_problems(deployment.options), *own_refusals(deployment, self.target)]
         found += [*router_refusals(deployment), *single_router_refusals(deployment)]
         options = deployment.options
@@ -186,7 +185,6 @@ class SlurmRenderer(Renderer):
         return found
 
     def render(self, deployment: Rendering) -> str:
-        """Return the script."""
         grace = grace_of(deployment) + _MORE_S
         head = [
             "#!/usr/bin/env bash",
@@ -223,7 +221,6 @@ class SlurmRenderer(Renderer):
         return tuple(found)
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
-        """Return the arguments of each `speclaunch launch` in the script."""
         path = f"{RECIPE_DIR}/{RECIPE_FILE}"
         return tuple(
             words
@@ -234,7 +231,6 @@ class SlurmRenderer(Renderer):
         )
 
     def recipe_in(self, text: str) -> str | None:
-        """Return the recipe embedded in the script, or None."""
         found = _RECIPE.search(text)
         return found["text"] if found is not None else None
 
@@ -412,7 +408,6 @@ class SrtSlurmRenderer(Renderer):
     carries_speclaunch: ClassVar[bool] = False
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
-        """Return problems with the settings that srt-slurm does not support."""
         found = list(option_problems(deployment.options))
         sides = [_side(role) for role in deployment.roles]
         if sides not in (["aggregated"], ["prefill", "decode"], ["decode", "prefill"]):
@@ -429,7 +424,6 @@ class SrtSlurmRenderer(Renderer):
         return tuple(dict.fromkeys(found))
 
     def render(self, deployment: Rendering) -> str:
-        """Return srt-slurm's recipe."""
         comments = [
             " ".join(deployment.title.split()),
             *deployment.notes,
@@ -448,7 +442,6 @@ class SrtSlurmRenderer(Renderer):
         )
 
     def commands(self, deployment: Rendering) -> tuple[RenderedCommand, ...]:
-        """Return a command for each role, as srt-slurm builds it."""
         in_order = ("prefill", "decode", "aggregated")
         roles = sorted(deployment.roles, key=lambda role: in_order.index(_side(role)))
         return tuple(_command(role) for role in roles)
@@ -463,7 +456,6 @@ def _side(role: Role) -> str:
 
 
 def _unsupported(role: Role) -> list[str]:
-    """Return messages about settings that srt-slurm does not support."""
     found = []
     for argument in role.rendered_args.arguments:
         if argument.secret or any(map(is_secret_text, argument.values)):

@@ -165,7 +165,6 @@ def single(
 
 
 def _caveats(sides: Iterable[str], simulated: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the caveats of sides with simulated acceptance."""
     return tuple(
         f"{side}: {simulated[side]} simulates acceptance; outputs are invalid"
         for side in sides

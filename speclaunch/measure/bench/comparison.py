@@ -83,10 +83,8 @@ class Schedule(Struct, frozen=True):
     starts: int = 1
     seed: int = 1
     generator: str = "sglang"
-    """Name of the load generator."""
 
     def requests_at(self, concurrency: int) -> int:
-        """Return the number of requests in a round."""
         return max(self.requests, 2 * concurrency)
 
     @property
@@ -96,7 +94,6 @@ class Schedule(Struct, frozen=True):
         return self.starts * (self.blocks * (launched - 1) + 1 if self.blocks else launched)
 
     def cells(self) -> Iterator[tuple[Prompts, int]]:
-        """Yield each workload at each concurrency."""
         return product(self.workloads, self.concurrencies)
 
 
@@ -111,13 +108,11 @@ class Step(Struct, frozen=True):
     """Index of the engine start, from 0."""
 
     def is_done(self, done: Sequence[Round]) -> bool:
-        """True if the round is already measured."""
         key = self.side.name, self.at, self.number
         return any((r.side, r.at, r.number) == key for r in done)
 
     @property
     def at(self) -> At:
-        """Cell of the round."""
         return At(self.prompts.name, self.prompts.context, self.concurrency)
 
 
@@ -131,7 +126,6 @@ def steps(schedule: Schedule) -> list[Step]:
 
 
 def _steps_of(schedule: Schedule, start: int, numbers: Sequence[int]) -> Iterator[Step]:
-    """Yield the rounds of one start."""
     if schedule.blocks:
         for block in range(schedule.blocks):
             for side in _turn(schedule, start + block):

@@ -96,12 +96,10 @@ class MeasuredEngine:
 
     @property
     def url(self) -> str:
-        """Base URL of the server."""
         return f"http://127.0.0.1:{self.order.port}"
 
     @property
     def address(self) -> Address:
-        """Address of the server, with its API key."""
         return Address("127.0.0.1", self.order.port, tls=False, api_key=self.order.key or None)
 
     def wait(self, seconds: float, say: Callable[[str], None] | None = None) -> float:
@@ -175,7 +173,6 @@ class MeasuredEngine:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Resume the engine's processes."""
         self._signal(signal.SIGCONT)
         self._paused = []
 
@@ -248,7 +245,6 @@ class RunningSide(Struct, frozen=True):
 
     @property
     def tokenizer(self) -> str | None:
-        """Tokenizer path that the server reports, or None."""
         found = self.info.get("tokenizer_path") or self.info.get("model_path")
         return str(found) if found else None
 
@@ -269,7 +265,6 @@ class RunningSide(Struct, frozen=True):
         return [self.url, life(self.info), json.dumps(speculation, sort_keys=True)]
 
     def order(self) -> EngineOrder:
-        """Return the engine order for the server."""
         return EngineOrder(self.name, (), urlsplit(self.url).port or 0, self.url, self.key or "")
 
 
@@ -409,7 +404,6 @@ class Running:
         self._answers = True
 
     def wait(self, seconds: float) -> float:  # noqa: ARG002  same interface as a launched engine
-        """Return 0, because the server is already running."""
         return 0.0
 
     @property

@@ -77,7 +77,6 @@ class RoundLoad(Struct, frozen=True):
     number: int
     seed: int
     key: str | None = None
-    """API key of the server, or None."""
 
 
 class SglangGenerator:
@@ -123,7 +122,6 @@ class SglangGenerator:
         return replace(prompts, texts=tuple(json.loads(path.read_text(encoding="utf-8"))))
 
     def measure(self, load: RoundLoad, seconds: float) -> Round:
-        """Measure one round. Raises LaunchError if the generator fails."""
         prompts = self.lengthened(load.prompts)
         words = [
             *("--backend", "sglang", "--base-url", load.url, "--disable-tqdm", "--flush-cache"),
@@ -155,7 +153,6 @@ class SglangGenerator:
         return answer
 
     def close(self) -> None:
-        """Stop the worker; safe to repeat."""
         with contextlib.suppress(OSError):
             self._worker.end()
 
@@ -267,7 +264,6 @@ class Aiperf:
         self._texts: dict[str, tuple[str, ...]] = {}
 
     def measure(self, load: RoundLoad, seconds: float) -> Round:
-        """Measure one round. Raises LaunchError if aiperf fails."""
         texts = self._prompts(load.prompts)
         warm = max(_WARM_UP, load.concurrency)
         chosen = random.Random(load.seed).sample(texts, load.requests)  # noqa: S311  no secret

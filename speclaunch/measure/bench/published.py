@@ -228,7 +228,6 @@ def _rounded(values: Sequence[float]) -> list[float]:
 
 
 def _categories(document: Document) -> Mapping[str, Any]:
-    """Return the mean acceptance length of each workload."""
     found: dict[str, list[tuple[int, int]]] = {}
     for cell in document.cells:
         counts = enumerate(cell.candidate.verify_steps_by_accepted, 1)

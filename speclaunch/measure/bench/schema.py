@@ -429,7 +429,6 @@ def _verdict(found: RatioRecord) -> DifferenceName:
 
 
 def _together(cells: Sequence[CellDifferenceRecord]) -> DifferenceName:
-    """Return the common verdict, or "not shown" if the cells' verdicts differ."""
     verdicts = {cell.verdict for cell in cells}
     return verdicts.pop() if len(verdicts) == 1 else "not shown"
 
@@ -445,7 +444,7 @@ def _arguments(before: CertificateDocument, after: CertificateDocument) -> Itera
 
 
 def _lines(found: CertificateDocument, number: int) -> list[str]:
-    """Return the sorted variables and arguments of side `number`."""
+    """Return a side's sorted variables and arguments, or its URL; empty without side `number`."""
     if number >= len(found.sides):
         return []
     side = found.sides[number]

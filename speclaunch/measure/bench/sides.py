@@ -83,7 +83,6 @@ class LaunchedSide(Struct, frozen=True):
     expected: ExpectedSide
 
     def order(self, port: int) -> EngineOrder:
-        """Return the order to launch an engine on `port`."""
         key = self.prepared.address.api_key
         words = with_overrides(self.words, (f"{_PORT}={port}", *UNATTENDED))
         return EngineOrder(self.name, words, port, key=key or "")
@@ -96,7 +95,6 @@ class LaunchedSide(Struct, frozen=True):
 
     @property
     def identity(self) -> list[str]:
-        """Everything that affects the measurement: command and environment, secrets redacted."""
         return identity_of(self.prepared)
 
     @property
@@ -106,7 +104,6 @@ class LaunchedSide(Struct, frozen=True):
 
     @property
     def model(self) -> str:
-        """Model name that clients use."""
         return self.prepared.model
 
     @property

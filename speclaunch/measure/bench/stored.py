@@ -97,7 +97,6 @@ class BenchListing(Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """State: `interrupted`, `does not count`, the claim, or `one server` without a baseline."""
         if self.result is None:
             return "interrupted"
         if not self.result.get("counts"):

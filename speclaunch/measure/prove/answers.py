@@ -80,8 +80,10 @@ class ProofServer:
     def __init__(
         self, make: Any, concurrency: int, tick: Callable[[], None] = lambda: None
     ) -> None:
-        """`make` returns a separate client for each thread. `tick` is called after every answer, by
-        the thread that received it."""
+        """Store the settings without connecting.
+
+        `make` returns a new client for each thread. Each thread calls `tick` after every answer.
+        """
         self._make = make
         self._concurrency = concurrency
         self._tick = tick

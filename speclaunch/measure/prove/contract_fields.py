@@ -448,7 +448,6 @@ def tools(pair: Pair) -> Outcome:
 
 
 def _calls(document: Any) -> list[tuple[str, str]]:
-    """Return the name and arguments of each tool call."""
     message = (document.get("choices") or [{}])[0].get("message") or {}
     called = [call.get("function") or {} for call in message.get("tool_calls") or ()]
     return [(str(each.get("name")), str(each.get("arguments"))) for each in called]

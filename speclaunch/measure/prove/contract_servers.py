@@ -191,7 +191,6 @@ class ContractAnswer(Struct, frozen=True):
 
     @property
     def is_abort(self) -> bool:
-        """True if the server ended the request early."""
         return self.finish.type == "abort"
 
 
@@ -211,7 +210,6 @@ class ContractServer:
             return dict(client.server_info())
 
     def generate(self, body: Body) -> ContractAnswer:
-        """Return the answer to a request for one answer."""
         return self.generate_all(body)[0]
 
     def generate_all(self, body: Body) -> list[ContractAnswer]:
@@ -281,7 +279,6 @@ class ContractServer:
             return bool(client.healthy())
 
     def post(self, path: str, body: Body) -> tuple[int, str]:
-        """Send a POST request; return the status and the text of the answer."""
         with self._make() as client:
             answer = client.post(path, dict(body), _SECONDS)
         return int(answer.status_code), str(answer.text)
@@ -371,7 +368,6 @@ class Base(Struct, frozen=True):
     """Second most likely token at each position."""
 
     def body(self, **sampling: Any) -> dict[str, Any]:
-        """Return a greedy request of this prompt and these parameters."""
         return request(self.prompt, **sampling)
 
 
@@ -457,7 +453,6 @@ class Pair:
         )
 
     def compare(self, cases: Iterable[GreedyCase]) -> Outcome:
-        """Return the outcome of a field from its greedy cases."""
         tested = requests = 0
         reason = "no request tests this field"
         for case in cases:

@@ -281,12 +281,10 @@ class Proof(Struct, frozen=True):
 
     @property
     def counts(self) -> Counts:
-        """Number of answers of each kind."""
         return _counts(self.answers)
 
     @property
     def wrong(self) -> tuple[CheckedAnswer, ...]:
-        """Wrong answers."""
         return tuple(answer for answer in self.answers if answer.verdict.kind is AnswerKind.WRONG)
 
     @property
@@ -304,7 +302,6 @@ class Proof(Struct, frozen=True):
 
     @property
     def samples_differ(self) -> bool:
-        """True if the samples differ, with false-alarm probability `ALARM`."""
         return self.sampled is not None and self.sampled.probability <= ALARM
 
     @property
@@ -383,7 +380,6 @@ class Reference(Struct, frozen=True):
     tolerance: float
 
     def first(self, count: int) -> Reference:
-        """Return the reference for the first `count` questions."""
         return Reference(
             self.questions[:count], self.prompts[:count], self.answers[:count], self.tolerance
         )

@@ -266,7 +266,6 @@ class _ObservedParser:
         return getattr(self._module, name)
 
     def loads(self, *args: Any, **kwargs: Any) -> Any:
-        """Parse like the wrapped module, and report the result."""
         found = self._module.loads(*args, **kwargs)
         self._tell(found)
         return found
