@@ -173,15 +173,12 @@ class RenderedArgument(Struct, frozen=True):
     values: tuple[str, ...]
     secret: bool = False
     recipe_name: str = ""
-    """The name in the recipe."""
     unset: tuple[str, ...] = ()
     """Unset environment variables that the value needs; empty if the value is known."""
     dest: str = ""
-    """Destination of the argument in the engine version."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The argument as command-line tokens."""
         if len(self.values) == 1 and self.values[0].startswith("-"):
             return (f"{self.flag}={self.values[0]}",)  # argparse would read it as a flag
         return (self.flag, *self.values)
@@ -320,7 +317,6 @@ def _render_argument(renderer: _Renderer, name: str, value: Any) -> None:
 
 
 def _remarks(name: str, argument: Argument, version: str) -> list[str]:
-    """Return notes on an argument that a version accepts but deprecates or ignores."""
     remarks = []
     if argument.deprecated:
         instead = f"; use {argument.replacement}" if argument.replacement else ""
@@ -352,7 +348,6 @@ def _known(renderer: _Renderer, name: str, value: Any) -> Argument | None:
 
 
 def _offers(argument: Argument, value: Any) -> bool:
-    """True if every value is one of the choices, or if there are no choices."""
     values = value if isinstance(value, list) else [value]
     known = {str(choice) for choice in argument.choices or ()}
     return not known or all(str(item) in known for item in values)
@@ -373,7 +368,6 @@ def _unknown(name: str, catalogue: Catalogue) -> ArgumentProblem:
 
 
 def _replacement_hint(name: str) -> str:
-    """Return a hint on a removed argument's replacement; empty if unknown."""
     became = conversion(name_of(name))
     if became is not None:
         return f"; write {became.new}: {became.value}"

@@ -44,7 +44,7 @@ class MetricNote(Struct, frozen=True):
     """The meaning of a metric's value in some releases."""
 
     meaning: str
-    """Meaning of the metric's value, when the engine updates it, and pitfalls."""
+    """Includes when the engine updates the value, and pitfalls."""
     source: str
     """Release and file that the note is based on."""
     versions: str = ""
@@ -65,8 +65,7 @@ class Metric(Struct, frozen=True):
 
     @property
     def series(self) -> tuple[str, ...]:
-        """The metric's names in the output of `/metrics`, with the suffixes that prometheus_client
-        adds."""
+        """Names in the output of `/metrics`, with the suffixes that prometheus_client adds."""
         match self.kind:
             case MetricKind.GAUGE:
                 return (self.name,)
@@ -78,7 +77,6 @@ class Metric(Struct, frozen=True):
                 return tuple(f"{self.name}_{end}" for end in ("count", "sum"))
 
     def labels_of(self, series: str) -> frozenset[str]:
-        """Return all labels that a series may have, including `le` for a bucket."""
         bucket = {"le"} if self.kind is MetricKind.HISTOGRAM and series.endswith("_bucket") else ()
         return frozenset((*self.labels, *self.optional, *bucket))
 
@@ -99,8 +97,7 @@ def _data() -> Any:
 
 
 def _shipped_nearest(release: str) -> str:
-    """Return the shipped release nearest to `release`, even if the user added a catalogue for
-    it."""
+    """Return the nearest shipped release, ignoring catalogues that the user added."""
     versions = _data()["versions"]
     if release in versions:
         return release

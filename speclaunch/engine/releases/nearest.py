@@ -42,8 +42,7 @@ def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 15)  # the versions share most of their names
 def _typos(word: str, name: str) -> tuple[int, float] | None:
-    """Return the number of typos between two words, and their similarity. None if they hardly
-    match."""
+    """Return the number of typos and the similarity of two words; None if they hardly match."""
     from difflib import SequenceMatcher  # noqa: PLC0415  only needed for a mistake
 
     matcher = SequenceMatcher(None, name, word)

@@ -36,7 +36,6 @@ class Parser(argparse.ArgumentParser):
     """A parser that raises :class:`ArgumentsRefusedError` where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise ArgumentsRefusedError(message)."""
         raise ArgumentsRefusedError(message)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
@@ -51,7 +50,6 @@ class Parser(argparse.ArgumentParser):
         return self._guarded(partial(self.parse_args, list(args), namespace))
 
     def run_known(self, args: Sequence[str], namespace: argparse.Namespace) -> list[str]:
-        """Run `parse_known_args` and return the surplus args."""
         found: tuple[Any, list[str]] = self._guarded(
             partial(self.parse_known_args, list(args), namespace)
         )

@@ -189,7 +189,7 @@ def _is_super_init(node: ast.expr) -> bool:
 def _behaviour(
     evaluator: SourceEvaluator, action: ClassValue, keywords: Mapping[str, Any]
 ) -> tuple[bool, bool]:
-    """Return two booleans: whether the action stops the engine, and whether it stores anything."""
+    """Return `Declared`'s `refused` and `stores` for one of the engine's action classes."""
     call = evaluator.method(action, "__call__")
     if call is None:
         return False, True
@@ -432,7 +432,7 @@ class ArgumentReader(SourceEvaluator):
     def call(
         self, function: Any, positional: list[Any], keywords: dict[str, Any], src: str = ""
     ) -> Any:
-        """Return the result of a call. Calls to the parser are recorded."""
+        """Record a call to the parser, or return the result of any other call."""
         if isinstance(function, BoundMethod) and isinstance(function.receiver, _Parser):
             if function.name == "add_argument":
                 return self._add(positional, keywords, src)

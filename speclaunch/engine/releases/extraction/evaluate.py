@@ -73,11 +73,9 @@ class Objects(Names):
         return []
 
     def bases(self, owner: ClassValue) -> list[Any]:
-        """Return the evaluated base classes."""
         return [self.value(base, ExpressionScope(owner.file)) for base in owner.node.bases]
 
     def is_enum(self, owner: ClassValue) -> bool:
-        """True if the class is an enumeration."""
         return any(
             "Enum" in base.name if isinstance(base, OpaqueValue) else self.is_enum(base)
             for base in self.bases(owner)
@@ -85,7 +83,6 @@ class Objects(Names):
         )
 
     def method(self, owner: ClassValue, name: str) -> FunctionValue | None:
-        """Return a method of a class, its own or inherited; None if there is none."""
         for node in owner.node.body:
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 return FunctionValue(owner.file, node, owner)
@@ -95,7 +92,6 @@ class Objects(Names):
         return None
 
     def attribute(self, value: Any, name: str) -> Any:  # noqa: PLR0911
-        """Return ``value.name``."""
         match value:
             case OpaqueValue(text="argparse") if name == "SUPPRESS":
                 return SUPPRESS
@@ -189,7 +185,7 @@ class Objects(Names):
         return OpaqueValue("call")
 
     def run(self, function: FunctionValue, positional: list[Any], keywords: dict[str, Any]) -> Any:
-        """Run a function of the package and return its result."""
+        """Return the result of a call; an OpaqueValue outside the package or if nested too deeply."""
         if self._depth > _CALL_DEPTH or not function.file.startswith(PACKAGE):
             return OpaqueValue(function.name)
         scope = ExpressionScope(function.file)
@@ -262,8 +258,6 @@ class SourceEvaluator(Objects):
     """Evaluates the expressions and statements of one package."""
 
     def block(self, body: list[ast.stmt], scope: ExpressionScope) -> tuple[Any] | None:
-        """Run statements. Return the first ``return`` value reached, as a 1-tuple; None if there is
-        none."""
         for node in body:
             done = self.statement(node, scope)
             if done is not None:
@@ -273,8 +267,6 @@ class SourceEvaluator(Objects):
     def statement(  # noqa: PLR0912
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
-        """Run a statement, binding only the name ``only`` if set. Return its ``return`` value as a
-        1-tuple; None without one."""
         match node:
             case ast.Return():
                 return (None if node.value is None else self.value(node.value, scope),)
@@ -347,7 +339,6 @@ class SourceEvaluator(Objects):
     # Expressions -------------------------------------------------------------------------
 
     def value(self, node: ast.expr, scope: ExpressionScope) -> Any:
-        """Return the value of an expression; an OpaqueValue with its source text if unknown."""
         if self._depth > _DEPTH:
             return OpaqueValue(ast.unparse(node))
         self._depth += 1
@@ -413,7 +404,6 @@ class SourceEvaluator(Objects):
                 return OpaqueValue(ast.unparse(node))
 
     def elements(self, nodes: list[ast.expr], scope: ExpressionScope) -> list[Any]:
-        """Return the values of list items or call arguments, with starred parts expanded."""
         made: list[Any] = []
         for node in nodes:
             if isinstance(node, ast.Starred):

@@ -204,7 +204,7 @@ def _default_argument(evaluator: SourceEvaluator, node: ast.Call, scope: Express
 
 
 def _parsed(kind: str, default: Any) -> tuple[Any, bool]:
-    """Return (value of ``default``, False), or (None, True) if it is unknown."""
+    """Return ``default`` as type ``kind`` and False; None and True if it is unknown."""
     if not _is_plain(default):
         return None, True
     if isinstance(default, str) and kind in _SCALARS:
@@ -339,7 +339,6 @@ def _named(name: str, src: str) -> DeclaredVariable:
 
 
 def _is_only_named(variable: DeclaredVariable) -> bool:
-    """True if only the name of a variable is known."""
     return variable.dynamic and variable.type == "str" and not variable.deprecated
 
 
@@ -424,7 +423,7 @@ def _fields_of_carrier(evaluator: SourceEvaluator) -> frozenset[str]:
 def _loaded(
     evaluator: SourceEvaluator, words: dict[str, frozenset[str]], names: frozenset[str]
 ) -> frozenset[str]:
-    """Return ``names`` that files in ``words`` load as attributes."""
+    """Return those of ``names`` that files in ``words`` load as attributes."""
     found: set[str] = set()
     for file, known in words.items():
         if (names - found) & known:

@@ -180,7 +180,6 @@ class ClassValue(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Name of the class."""
         return self.node.name
 
 
@@ -193,7 +192,6 @@ class FunctionValue(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Name of the function."""
         return self.node.name
 
 
