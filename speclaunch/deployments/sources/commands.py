@@ -54,7 +54,7 @@ _MAX_ABOVE = 50
 
 
 class CommandContext(Struct, frozen=True):
-    """Context of a command: tokens before it, omitted parts, name, image and environment."""
+    """Settings that a command gets from its container or the script that runs it."""
 
     program: tuple[Word, ...] = ()
     dropped: tuple[Dropped, ...] = ()
@@ -180,7 +180,7 @@ def _script(words: Sequence[Field], index: int, found: FoundCommand) -> FoundCom
 
 
 def _without_option(word: Field, before: Sequence[Field]) -> Field:
-    """Return a script without its option (``--wrap=``), and without the line end for `screen`."""
+    """Remove a leading ``--wrap=`` from `word` and, for `screen`, the final line end."""
     option = _OPTION.match(word.text)
     if option is not None:
         word = cut(word, option.end())

@@ -58,7 +58,6 @@ def _shell(document: Document) -> IsComment | None:
 
 
 def _yaml(document: Document) -> IsComment | None:
-    """Return the predicate for comments in YAML and its scripts; None for invalid YAML."""
     import yaml  # noqa: PLC0415  scripts need none
 
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415
@@ -92,7 +91,6 @@ def _values(text: str) -> Iterator[Stretch]:
 
 
 def _program(document: Document) -> IsComment | None:
-    """Return the predicate for comments in Python and its scripts; None for invalid Python."""
     from speclaunch.deployments.sources.python_files import read_program  # noqa: PLC0415  `ast`
 
     lines = io.StringIO(document.text, newline="\n").readline
@@ -161,7 +159,6 @@ _OWN_COMMENTS = (BlockKind.YAML, BlockKind.DOCKERFILE)
 
 
 def _values_or_none(block: Block) -> list[Stretch]:
-    """Return the ranges of scalars in a YAML block; empty if the YAML is invalid."""
     import yaml  # noqa: PLC0415
 
     try:
@@ -185,7 +182,6 @@ def _fenced(text: str) -> Iterator[Stretch]:
 
 
 def _plain(document: Document) -> IsComment | None:
-    """Return the predicate for a text file: a script, or prose that contains commands."""
     if document.text.startswith("#!"):
         return _shell(document)
     if documents.read_markdown(document).invocations:
@@ -198,7 +194,7 @@ def _begins_line(text: str, at: int) -> bool:
 
 
 def _within(stretches: Iterable[Stretch]) -> IsComment:
-    """Return the predicate for offsets inside any of the ranges, which may overlap."""
+    """Return a predicate for offsets inside any of `stretches`, which may overlap."""
     merged: list[Stretch] = []
     for start, end in sorted(stretches):
         if merged and start <= merged[-1][1]:

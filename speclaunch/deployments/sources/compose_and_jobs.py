@@ -328,7 +328,7 @@ def _nodes(
 
 
 def _gpus(options: Mapping[str, Setting]) -> Setting | None:
-    """Return the number of GPUs per node (`--gpus-per-node`, `--gres=gpu:…`); None if unset."""
+    """Return the GPUs per node from `--gpus-per-node` or `--gres`; None if unset or unknown."""
     for name, pattern in (("--gpus-per-node", _COUNT), ("--gres", _GRES)):
         option = options.get(name)
         match = pattern.search(str(option.value)) if option is not None and option.known else None

@@ -121,19 +121,17 @@ class Collected(ReadingBuilder):
             self._forget(first, seen.keys() - env.keys())
 
     def _forget(self, first: int, names: Set[str]) -> None:
-        """Remove the variables `names` from all commands from index `first` on."""
         for index in range(first, len(self.invocations) if names else first):
             found = self.invocations[index]
             env = {name: word for name, word in found.env.items() if name not in names}
             self.invocations[index] = replace(found, env=MappingProxyType(env))
 
     def script(self, node: yaml.Node, context: CommandContext) -> None:
-        """Read a text that may be a script."""
         if isinstance(node, yaml.ScalarNode) and SERVER.search(str(node.value)):
             self._run(nodes.source(node, self.document), ShellScope(), context)
 
     def lines(self, lines: Sequence[yaml.ScalarNode], env: Env, passed: Env) -> None:
-        """Read texts that one shell runs in sequence. `passed`: variables set by its caller."""
+        """Read texts that one shell, whose caller sets the variables `passed`, runs in sequence."""
         if not any(SERVER.search(str(line.value)) for line in lines):
             return
         script = SourceBuilder(self.document)
@@ -144,7 +142,7 @@ class Collected(ReadingBuilder):
         self.run_script(script.source(), env, passed)
 
     def run_script(self, source: SourceText, env: Env, passed: Env) -> None:
-        """Read a script. `passed`: variables set by its caller."""
+        """Read a script whose caller sets the variables `passed`."""
         known = {key: value.word() for key, value in env.items()}
         for key, value in passed.items():
             why = f"`{key}` comes from the environment of the caller"
@@ -177,7 +175,7 @@ class Collected(ReadingBuilder):
 
 
 class ServiceSite(Struct, frozen=True):
-    """Service that runs servers or routers, with their indexes in the file."""
+    """Compose service that runs servers or routers, with their indexes in the file's `Reading`."""
 
     name: str
     node: yaml.Node
@@ -259,7 +257,7 @@ def text_at(text: str, node: yaml.Node, document: Document) -> Field:
 def left_out(
     keys: Mapping[str, yaml.Node], read: frozenset[str], document: Document, what: str = "container"
 ) -> Iterator[Dropped]:
-    """Yield a remark, if any, with a container's or pod's omitted keys: `volumes`, `ports`, …"""
+    """Yield a remark, if any, on the keys of a container or pod (`what`) that are not in `read`."""
     rest = [name for name in keys if name not in read]
     if rest:
         why = f"the caller sets up the {what}"
@@ -498,7 +496,6 @@ def _container(
 
 
 def _controller_variables(site: Site, document: Document) -> Env:
-    """Return the variables that the controller of an object sets in its containers."""
     from speclaunch.deployments.sources import kubernetes_kinds  # noqa: PLC0415  few manifests use one
 
     return kubernetes_kinds.controller_variables(site, document)

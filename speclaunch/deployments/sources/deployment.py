@@ -49,7 +49,7 @@ from speclaunch.engine import load as load_catalogue
 
 
 class VersionedCommand(Struct, frozen=True):
-    """Command, the release whose parser reads it, and the parsed arguments."""
+    """Command, parsed by one release."""
 
     command: Invocation
     """Command with ambiguous flags written in full."""
@@ -159,7 +159,6 @@ def _flag_of(argument: Argument, catalogue: Catalogue) -> str | None:
 
 
 def _why_older(first: VersionedCommand, found: VersionedCommand) -> str:
-    """Return the reason for parsing a command with an older release."""
     refused = [refusal.message for refusal in first.words.refused]
     refused += [problem.message for problem in first.parsed.problems]
     verb = "accepts it" if not found.wrong else "refuses the fewest arguments"
@@ -237,7 +236,7 @@ class Imported(Struct, frozen=True):
 
     name: str
     version: str
-    """Engine version that the command was parsed with."""
+    """Release that the recipe sets."""
     args: Mapping[str, RecipeLine]
     env: Mapping[str, RecipeLine]
     remarks: tuple[str, ...]
@@ -251,7 +250,6 @@ class Imported(Struct, frozen=True):
     environment variables.
     """
     secrets: Literals = field(default_factory=Literals)
-    """Variables that replace the command's secrets in the recipe."""
     model: str | None = None
     """Model path or hub name, for the description; None if unknown."""
     command: Invocation | None = None
@@ -389,7 +387,6 @@ def _words_of(name: str, parsed: ParsedArguments, words: Sequence[Word]) -> list
 
 
 def _commented(line: RecipeLine, condition: str | None) -> RecipeLine:
-    """Return a recipe line with `condition` as a comment."""
     if condition is None or condition in (line.comment or ""):
         return line
     return RecipeLine(line.value, f"{condition}; {line.comment}" if line.comment else condition)

@@ -67,7 +67,6 @@ class Instruction(Struct, frozen=True):
 
     @property
     def span(self) -> SourceSpan:
-        """Span of the text after the name."""
         return SourceSpan(self.rest, 0, len(self.rest.text))
 
 
@@ -99,10 +98,7 @@ def instructions(document: Document, start: int = 0, end: int | None = None) -> 
 
 
 def _escape(text: str, at: int) -> str:
-    """Return the escape character.
-
-    A directive before the first instruction may set it to a backtick.
-    """
+    """Return the escape character, which a directive before the first instruction may set."""
     while True:
         end = text.find("\n", at)
         line = text[at : len(text) if end < 0 else end].strip()
@@ -253,7 +249,6 @@ class _Reader(ReadingBuilder):
         return self.reading()
 
     def carry_out(self, found: Instruction) -> None:
-        """Apply one instruction to the current stage."""
         if found.name == "FROM":
             self._end_stage()
             self._begin_stage(found)

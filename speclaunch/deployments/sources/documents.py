@@ -346,7 +346,6 @@ class _Reader(ReadingBuilder):
         return self.reading()
 
     def read(self, block: Block) -> None:
-        """Read one block as its declared kind, or as the kind that it looks like."""
         kind = kind_of(block)
         try:
             if kind in (BlockKind.PROSE, BlockKind.INLINE):
@@ -469,7 +468,6 @@ _MAGIC = lazy(r"^[ \t]*[!%](?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
 
 
 def _start(found: Invocation) -> Place:
-    """Return the place of the first option; that of the command if none."""
     return next((word.place for word in found.words if word.text.startswith("-")), found.place)
 
 
@@ -519,7 +517,6 @@ def _string_text(source: SourceText, string: re.Match[str]) -> SourceText:
 
 class _NotebookReader(ReadingBuilder):
     def code(self, source: SourceText) -> None:
-        """Read the servers that a code cell starts."""
         cell = _SHELL_CELL.match(source.text)
         if cell is not None:
             self._script(source.part(cell.end(), len(source.text)))

@@ -56,7 +56,6 @@ class Expander:
         self.scope = scope
 
     def words(self, words: Sequence[ShellWord]) -> list[Field]:
-        """Return the fields that several words expand to."""
         fields: list[Field] = []
         for word in words:
             fields.extend(self.fields(word))
@@ -65,7 +64,6 @@ class Expander:
         return fields
 
     def fields(self, word: ShellWord) -> list[Field]:
-        """Return the fields that one word expands to: none, one or many."""
         if (found := _as_written(word)) is not None:
             self.document.spend(2)
             return [found]
@@ -107,7 +105,6 @@ class Expander:
     # -- parts --------------------------------------------------------------------------
 
     def part(self, part: Part, source: SourceText) -> Result:
-        """Return the expansion of one part."""
         match part:
             case Literal():
                 piece = WordPiece(part.text, source, part.start, part.quoted, part.exact)

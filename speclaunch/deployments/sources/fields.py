@@ -70,7 +70,6 @@ class Field(Struct, frozen=True):
 
     @property
     def place(self) -> Place:
-        """Place of the text."""
         if self.span is not None:
             return self.span.place
         first, last = self.pieces[0], self.pieces[-1]
@@ -89,7 +88,6 @@ class Field(Struct, frozen=True):
         )
 
     def word(self) -> Word:
-        """Return the word for results and messages."""
         used = self.used.place if self.used is not None else None
         if self._is_plain():
             return Word(self.pieces[0].text, self.place, True, None, used)
@@ -109,7 +107,6 @@ class Field(Struct, frozen=True):
         return Word(text, self.place, True, why, used, defaults=defaults, condition=condition)
 
     def _is_plain(self) -> bool:
-        """True for one evaluated, unconditional piece without a note, default or placeholder."""
         if len(self.pieces) != 1:
             return False
         piece = self.pieces[0]
@@ -168,7 +165,7 @@ _BLANKS = lazy(r"[ \t\n]+")
 
 
 class FieldBuilder:
-    """Builder of fields from pieces."""
+    """Builder that joins and splits pieces into fields, as a shell does."""
 
     def __init__(self) -> None:
         self._fields: list[Field] = []
@@ -225,7 +222,6 @@ class FieldBuilder:
         self._open = False
 
     def done(self) -> list[Field]:
-        """Return the complete fields."""
         self._close()
         return self._fields
 
@@ -275,7 +271,6 @@ class _Splitter:
         self._escaped = False
 
     def text(self, piece: WordPiece) -> None:
-        """Add a piece, interpreting its quotes and blanks."""
         start = 0
         for index, char in enumerate(piece.text):
             if self._escaped:

@@ -143,7 +143,6 @@ def _is_script(text: str, shown: str) -> bool:
 
 
 def _carriage_return(text: str, shown: str) -> Problem | None:
-    """Return the problem of a script with Windows line endings (CRLF), or None."""
     for number, line in enumerate(text.split("\n"), 1):
         is_comment = line.lstrip().startswith("#") and not line.startswith("#!")
         if line.endswith("\r") and not is_comment:
@@ -241,7 +240,6 @@ def read_template(text: str, shown: str, kind: str) -> Reading:
 
 
 def _read_plain(text: str, shown: str) -> Reading:
-    """Return the servers in a plain-text file: prose with commands, or a script."""
     if text.startswith("#!"):
         return read_shell(text, shown)
     reading = read_markdown(text, shown)

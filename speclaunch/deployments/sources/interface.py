@@ -237,7 +237,6 @@ class ReadingBuilder:
             self.unread.extend(error.problems)
 
     def add(self, reading: Reading) -> None:
-        """Add the commands and problems of `reading`."""
         self.invocations.extend(reading.invocations)
         self.problems.extend(reading.problems)
         self.unread.extend(reading.unread)
@@ -245,7 +244,6 @@ class ReadingBuilder:
         self.routers.extend(reading.routers)
 
     def reading(self) -> Reading:
-        """Return the results as a Reading."""
         return Reading(
             tuple(self.invocations),
             tuple(self.problems),

@@ -256,7 +256,6 @@ class ScriptReader(ReadingBuilder):
         self._comments = Comments(script.comments)
 
     def read(self) -> Reading:
-        """Return the commands and problems of the script."""
         nodes: Sequence[Node] = self.script.nodes
         if "ExecStart=" in (text := self.script.source.text) or "[Container]" in text:
             from speclaunch.deployments.sources import units  # noqa: PLC0415  few texts are a unit

@@ -53,7 +53,6 @@ class SelectedScrape(Struct, frozen=True):
     scrape: Scrape
 
     def reaches(self, namespace: str | None, labels: Mapping[str, str]) -> bool:
-        """True if the scrape selects a pod of this namespace with these labels."""
         same = self.namespace is None or namespace is None or self.namespace == namespace
         return same and bool(self.selector) and self.selector.items() <= labels.items()
 

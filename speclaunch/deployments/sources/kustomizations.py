@@ -162,8 +162,6 @@ def composed_objects(path: Path) -> list[yaml.Node] | None:
 
 
 class _Composing:
-    """Reader that composes kustomizations."""
-
     def __init__(self, roots: list[Path], shown: str) -> None:
         self.document = JoinedDocument(shown)
         self._roots = roots
@@ -329,7 +327,6 @@ class _Composing:
         return roots
 
     def _text(self, name: str, base: Path, item: yaml.Node) -> yaml.Node:
-        """Return a file's text as a scalar node."""
         path = base / name
         part, start = self.document.add(
             _decoded(self._bytes_of(path, item), name, item), _shown(path)
@@ -421,7 +418,7 @@ def mentions_a_server(path: Path, data: bytes, roots: list[Path]) -> bool:
 
 
 def _named_files(text: str, base: Path, roots: list[Path]) -> Iterator[tuple[Path, bytes]]:
-    """Yield the files that a kustomization names, with their contents."""
+    """Yield the files below `roots` that a kustomization names, with their contents."""
     try:
         documents = nodes.load(Document(text.replace("\0", ""), "kustomization.yaml"))
     except InputError:

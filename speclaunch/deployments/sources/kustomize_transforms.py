@@ -34,17 +34,14 @@ class Resource(Struct):
 
     @property
     def kind(self) -> str:
-        """Kind of the object."""
         return nodes.text(nodes.entries(self.node).get("kind")) or ""
 
     @property
     def metadata(self) -> Entries:
-        """`metadata` of the object."""
         return nodes.entries(nodes.entries(self.node).get("metadata"))
 
     @property
     def name(self) -> str:
-        """Current name."""
         return nodes.text(self.metadata.get("name")) or ""
 
     @property

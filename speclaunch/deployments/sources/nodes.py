@@ -19,7 +19,6 @@ from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.source_text import Document, SourceText, WordPiece
 
 Entries = Mapping[str, yaml.Node]
-"""Keys of a mapping, with their values."""
 _MAX_MERGES = 20
 
 
@@ -32,7 +31,6 @@ class StringDocument(Document):
         self._parent = source.document
 
     def place(self, at: int, length: int = 1) -> Place:
-        """Return the place of a range in the file."""
         return self._source.place(at, at + length)
 
     def note_comment(self, start: int, end: int) -> None:

@@ -92,8 +92,6 @@ def quoted_text(body: SourceSpan) -> ShellWord | None:
 
 
 class _Parser(Lexer):
-    """Parser of commands: lists, compound and simple commands."""
-
     def __init__(self, source: SourceText, depth: int = 0) -> None:
         super().__init__(source, depth)
         self._pending: list[tuple[Redirect, str]] = []
@@ -143,7 +141,6 @@ class _Parser(Lexer):
     # -- simple commands ----------------------------------------------------------------
 
     def simple(self, start: int) -> Simple:
-        """Return the simple command that starts here."""
         assignments: list[Assignment] = []
         declared: list[Assignment] = []
         words: list[ShellWord] = []
@@ -207,7 +204,6 @@ class _Parser(Lexer):
         return ShellWord((part,), self.source, start, self.pos)
 
     def redirects(self) -> tuple[Redirect, ...]:
-        """Return the redirections after a compound command."""
         found: list[Redirect] = []
         while True:
             self.skip_blank()

@@ -131,10 +131,7 @@ class Calls:
         return [value.field().word()]
 
     def _popen(self, call: PythonCall) -> Invocation | None:
-        """Return the server that SGLang's test helper starts.
-
-        The call is `popen_launch_server(model, url, timeout=…, other_args=[…])`.
-        """
+        """Read SGLang's test helper `popen_launch_server(model, url, timeout=…, other_args=[…])`."""
         model = call.args[0] if call.args else call.entries["model"][1]
         others = call.entries.get("other_args")
         at_five = call.args[4] if len(call.args) > 4 else None

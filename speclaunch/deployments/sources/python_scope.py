@@ -159,7 +159,6 @@ class _Scope:
         self._outer = frozenset(map(id, names.values()))  # other functions may use them, too
 
     def run(self, body: Sequence[ast.stmt]) -> None:
-        """Process statements in order."""
         self._depth += 1
         if self._depth <= _MAX_NESTING:
             for node in body:

@@ -50,7 +50,6 @@ class ProgramPositions:
         self._starts = list(accumulate(lengths, initial=0))
 
     def offset(self, line: int, column: int) -> int:
-        """Return the offset of an `ast` line and column."""
         if not 1 <= line <= len(self._lines):
             return 0
         text = self._lines[line - 1]
@@ -59,7 +58,6 @@ class ProgramPositions:
         return self._starts[line - 1] + column
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Return the start and end offsets of an expression."""
         start = self.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
         line, column = (getattr(node, name, None) for name in ("end_lineno", "end_col_offset"))
         return start, max(start, self.offset(line or 1, column or 0))
@@ -230,7 +228,6 @@ class PythonText(Struct):
         return "".join(piece.text for piece in self.pieces)
 
     def field(self) -> Field:
-        """Return the text as one word."""
         return Field(self.pieces, None, self.used)
 
 
@@ -261,7 +258,7 @@ PythonValue = PythonText | PythonList | PythonTable
 
 
 class PythonEvaluator:
-    """Evaluator of expressions; `names` contains the values of names."""
+    """Evaluator of expressions; `names` contains the values of variables, None for unknown values."""
 
     def __init__(
         self,
@@ -276,7 +273,6 @@ class PythonEvaluator:
         self._made_by = made_by
 
     def value(self, node: ast.expr, depth: int = 0) -> PythonValue:  # noqa: PLR0911
-        """Return the value of an expression."""
         self.document.spend()
         if depth > _MAX_DEPTH:
             return self.unknown(node)
@@ -526,7 +522,6 @@ class PythonEvaluator:
         return PythonText(pieces)
 
     def keywords(self, node: ast.Call, depth: int = 0) -> PythonTable:
-        """Return the keyword arguments of a call."""
         found = PythonTable()
         for keyword in node.keywords:
             value = self.value(keyword.value, depth + 1)
