@@ -104,7 +104,7 @@ def mlp(at: str, hidden: int, width: int) -> dict[str, ExpectedTensor]:
 
 
 def norms(at: str, width: int, *names: str) -> dict[str, ExpectedTensor]:
-    """Return the tensors of norms, all of one width."""
+    """Return the weights of the norms `names` under the prefix `at`, each of size `width`."""
     return {f"{at}{name}.weight": ExpectedTensor((width,)) for name in names}
 
 

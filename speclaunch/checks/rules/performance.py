@@ -70,7 +70,7 @@ def sizing_arguments(plan: Plan) -> tuple[str, ...]:
 
 _MAXIMUM = "cuda_graph_max_bs_decode"
 _FEW = 4
-"""Divisor of the running requests: graphs for under a quarter of them are probably a mistake."""
+"""SPL701 warns if graphs cover less than the set `max_running_requests` divided by this."""
 
 
 @rule("SPL701")
@@ -138,10 +138,7 @@ _DENSE = 32
 
 @rule("SPL703")
 def padded_draft_graphs(plan: Plan) -> Iterator[Verdict]:
-    """Report draft batches that FlashInfer pads to the next captured size.
-
-    Before 0.5.3 padding crashes the engine.
-    """
+    """Report draft batches that FlashInfer pads to the next captured size."""
     if decodes_without_graphs(plan) or attention_backends(plan)[1] != "flashinfer":
         return
     sizes = capture_sizes(plan)

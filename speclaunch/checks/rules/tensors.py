@@ -30,7 +30,6 @@ class Subject(Struct, frozen=True):
     argument: str
     tensors: TensorFacts
     loader: Loader | None
-    """Loader of the class; None if unknown."""
 
     @property
     def headers(self) -> Mapping[str, TensorHeader]:

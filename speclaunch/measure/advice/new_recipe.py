@@ -189,7 +189,6 @@ class RecipeRequest(Struct, frozen=True):
     target: Checkpoint
     version: str
     lookup: Lookup
-    """Source of facts, with the hardware."""
     hardware: str
     """Hardware as set by the user: `h200:8`."""
     method: str | None = None

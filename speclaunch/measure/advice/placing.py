@@ -250,7 +250,7 @@ TIGHT = "SPL712"
 _OF_MEMORY = ("SPL711", TIGHT)
 """Rules about the memory verdict, ignored here because that verdict selects the settings."""
 _ENOUGH = 0.9
-"""Minimum ratio of a better supported fraction's KV tokens to those of the likely fraction."""
+"""A better supported memory fraction must give this share of the likely fraction's KV tokens."""
 
 
 class Demand(Struct, frozen=True):
@@ -554,5 +554,5 @@ def _engines(own: MemoryBudget) -> str:
 
 
 def in_gib(size: int) -> str:
-    """Return a size as GiB or MiB text."""
+    """Return a number of bytes as text in GiB, or in MiB below 0.1 GiB."""
     return f"{size / _GIB:.1f} GiB" if size >= _GIB / 10 else f"{size / (1 << 20):.0f} MiB"

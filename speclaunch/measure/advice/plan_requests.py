@@ -114,7 +114,7 @@ _RENAMED = "SPL005"
 
 
 def compared(before: PlannedDeployment, after: PlannedDeployment) -> PlanComparison:
-    """Return the comparison of two plans."""
+    """Compare two plans. Findings that differ only in the version are the same."""
     # A name that changes with the version is reported with the arguments.
     versions = before.version != after.version
     findings = [
