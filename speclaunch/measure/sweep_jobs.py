@@ -147,7 +147,6 @@ class Planned(Struct, frozen=True):
 
     @property
     def is_local(self) -> bool:
-        """True if the jobs run on this machine."""
         return self.launcher in LOCAL
 
 
@@ -162,15 +161,12 @@ class Folder(Struct, frozen=True):
 
     @property
     def hydra(self) -> Path:
-        """Directory of the launcher's files."""
         return self.path / "hydra"
 
     def absolute(self) -> Folder:
-        """Return the folder with an absolute path, valid in any job."""
         return Folder(expand_user(self.path).absolute())
 
     def log(self, key: str) -> Path:
-        """Return the log path of a job."""
         return self.path / "rows" / f"{key}.log"
 
     def row(self, key: str) -> Row | None:

@@ -271,7 +271,6 @@ def _ended(process: subprocess.Popen[bytes]) -> bytes:
 
 
 def _documents(output: bytes) -> list[dict[str, Any]]:
-    """Return the JSON documents in a command's standard output, in order."""
     text, decoder = output.decode(errors="replace").strip(), json.JSONDecoder()
     found: list[dict[str, Any]] = []
     while text:
@@ -302,7 +301,7 @@ def _kv_tokens(reported: Mapping[str, Any]) -> int | None:
 
 
 def _last_error(log: Path) -> str:
-    """Return the last error in the log of a command that printed no document."""
+    """Return the last error in a log, else its last line, else `no output`."""
     with contextlib.suppress(OSError):
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
         errors = [line for line in lines if line.startswith("error")] or [

@@ -195,7 +195,6 @@ class EngineWatcher:
             self._notes.append("it does not speculate")
 
     def _read_facts(self) -> None:
-        """Read `/server_info`. Raises EngineError."""
         self._info_at = self._clock()
         self._info = self._client.server_info(_SECONDS)
         self._published = published_lengths(self._info)

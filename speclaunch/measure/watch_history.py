@@ -194,7 +194,6 @@ class EngineHistory:
         return now - min((at for at, _ in same), default=now)
 
     def ranks(self) -> list[RankSpan]:
-        """Return the values of each rank."""
         is_lifetime = bool(self._engine) and self._engine[-1][1].is_lifetime
         return [known.span(rank, is_lifetime=is_lifetime) for rank, known in self._ranks.items()]
 

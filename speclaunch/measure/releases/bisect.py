@@ -69,7 +69,6 @@ class BisectTask(Struct, frozen=True):
     pythons: dict[str, str]
 
     def recipe(self, release: str) -> ReleaseRecipe:
-        """Return the recipe for a release. Raises InputError."""
         python = self.pythons.get(release)
         return recipe_for(self.words, release, self.config_dirs, python=python)
 
@@ -89,7 +88,6 @@ class BisectProgress(unfinished_work.Progress, frozen=True):
 
     @property
     def saved(self) -> str:
-        """Count of finished probes as text, such as `3 probes`; empty if none."""
         return f"{len(self.probes)} probes" if self.probes else ""
 
 

@@ -184,7 +184,6 @@ class ReleaseRecipe(Struct, frozen=True):
 
     @property
     def _is_pinned(self) -> bool:
-        """True if the overrides select the release."""
         return any(word.lstrip("+").startswith(f"{_PIN}=") for word in self.overrides)
 
     def load(self) -> Recipe:

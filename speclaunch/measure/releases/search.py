@@ -60,7 +60,6 @@ class ReleaseProbe(Struct, frozen=True):
 
     @property
     def is_flaky(self) -> bool:
-        """True if the evaluations disagree."""
         return self.good > 0 and self.bad > 0
 
 
@@ -229,7 +228,6 @@ class Check(Struct, frozen=True):
 
 
 def _accepts(least: float, server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-    """Check that the acceptance length on the fixed prompts is at least `least`."""
     found = server.observed.observe().acceptance
     if found is None:
         return Evaluation(ProbeVerdict.BAD, "no answer has a verify step")
@@ -238,7 +236,6 @@ def _accepts(least: float, server: CheckedServer, reference: ReleaseAnswers | No
 
 
 def _gives_same_answers(server: CheckedServer, reference: ReleaseAnswers | None) -> Evaluation:
-    """Check that answers to the fixed prompts match the reference's, except for numerical ties."""
     found = server.observed.observe()
     difference = server.observed.difference(reference or found, found)
     if difference is None:

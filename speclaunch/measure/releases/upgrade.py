@@ -179,7 +179,6 @@ def shown(value: object) -> str:
 
 
 def _unknown_values(found: PlanComparison) -> Iterator[str]:
-    """Yield the arguments whose effective value is unknown in either plan."""
     for planned in (found.before, found.after):
         for row in planned.rows:
             if row.outcome is ArgumentOutcome.UNKNOWN and not is_idle(planned.plan, row.name):
@@ -285,7 +284,6 @@ class DeploymentUpgrade(Struct, frozen=True):
 
     @property
     def verdict(self) -> UpgradeVerdict:
-        """Worst verdict of the reasons; `safe` without reasons."""
         return verdict_of(self.reasons)
 
 

@@ -71,7 +71,6 @@ class UpgradeProgress(unfinished_work.Progress, frozen=True):
 
     @property
     def saved(self) -> str:
-        """Counts of finished releases and fields, such as `2 releases, 3 fields`, or empty."""
         parts = (f"{len(self.runs)} releases" * bool(self.runs), ContractProgress(self.rows).saved)
         return ", ".join(filter(None, parts))
 

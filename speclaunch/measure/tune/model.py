@@ -63,7 +63,6 @@ class DraftSetting(Struct, frozen=True):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The setting as server arguments."""
         if not self.steps:
             return {"speculative_num_draft_tokens": self.tokens}
         return {
@@ -250,11 +249,9 @@ class SpeedModel(Struct, frozen=True):
         return self.accept_length(setting) / self.step_seconds(setting)
 
     def step_seconds(self, setting: DraftSetting) -> float:
-        """Return the predicted seconds of a verify step."""
         return self.base + self.by_step * setting.steps + self.by_token * setting.tokens
 
     def accept_length(self, setting: DraftSetting) -> float:
-        """Return the predicted tokens per verify step."""
         return 1 + sum(_shares(setting, self.hits, self.gamma))
 
 
@@ -361,7 +358,7 @@ def _costs(trials: Sequence[Trial]) -> tuple[float, float, float]:
 def _solved(
     matrix: list[list[float]], chosen: Sequence[int], right: Sequence[float]
 ) -> list[float] | None:
-    """Return the solution of a symmetric system; None if its rows are dependent."""
+    """Solve `matrix` · x = the `chosen` entries of `right`; return None if rows are dependent."""
     size = len(matrix)
     rows = [[*row, right[index]] for row, index in zip(matrix, chosen, strict=True)]
     for at in range(size):

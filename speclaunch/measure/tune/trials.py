@@ -72,7 +72,6 @@ class Protocol(Struct, frozen=True):
     rounds: int
 
     def requests_at(self, concurrency: int) -> int:
-        """Return the number of requests in a round."""
         return max(self.requests, 2 * concurrency)
 
 
@@ -182,7 +181,6 @@ class Compared(Struct, frozen=True):
 
     @property
     def claim(self) -> Literal["faster", "slower", "not shown"]:
-        """Claim that the ratio supports."""
         if self.ratio.claim is SpeedClaim.NOT_SHOWN:
             return "not shown"
         return "faster" if self.ratio.claim is SpeedClaim.PAYS else "slower"

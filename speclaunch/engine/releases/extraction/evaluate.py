@@ -185,7 +185,7 @@ class Objects(Names):
         return OpaqueValue("call")
 
     def run(self, function: FunctionValue, positional: list[Any], keywords: dict[str, Any]) -> Any:
-        """Return the result of a call; an OpaqueValue outside the package or if nested too deeply."""
+        """Return a call's result; an OpaqueValue outside the package or if nested too deeply."""
         if self._depth > _CALL_DEPTH or not function.file.startswith(PACKAGE):
             return OpaqueValue(function.name)
         scope = ExpressionScope(function.file)
