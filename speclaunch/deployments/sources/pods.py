@@ -269,7 +269,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def setting(node: yaml.Node | None, document: Document) -> Setting | None:
-    """Return a scalar with its YAML type, unknown if it has a placeholder; None if it is missing."""
+    """Return a scalar with its YAML type, unknown if it has a placeholder; None if missing."""
     if not isinstance(node, yaml.ScalarNode):
         return None
     text = nodes.text(node)

@@ -131,7 +131,7 @@ class Calls:
         return [value.field().word()]
 
     def _popen(self, call: PythonCall) -> Invocation | None:
-        """Read SGLang's test helper `popen_launch_server(model, url, timeout=…, other_args=[…])`."""
+        """Read `popen_launch_server(model, url, timeout=…, other_args=[…])` of SGLang's tests."""
         model = call.args[0] if call.args else call.entries["model"][1]
         others = call.entries.get("other_args")
         at_five = call.args[4] if len(call.args) > 4 else None

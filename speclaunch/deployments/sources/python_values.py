@@ -258,7 +258,7 @@ PythonValue = PythonText | PythonList | PythonTable
 
 
 class PythonEvaluator:
-    """Evaluator of expressions; `names` contains the values of variables, None for unknown values."""
+    """Evaluator of expressions; `names` contains the values of variables, None if unknown."""
 
     def __init__(
         self,

@@ -41,10 +41,7 @@ if TYPE_CHECKING:
     from speclaunch.deployments.recipe.load import Recipe
 
 _HTTP_SERVERS = (InvocationKind.LAUNCH_SERVER, InvocationKind.SERVE)
-"""Kinds that run the engine's HTTP server.
-
-Dynamo has a different server; `sglang.Engine` has none.
-"""
+"""Kinds that run the engine's HTTP server; Dynamo has its own, and `sglang.Engine` has none."""
 
 
 def from_recipe(
@@ -275,7 +272,7 @@ def _open(invocation: Invocation, found: EffectiveWords) -> bool:
 def _from_slime(
     extras: Mapping[str, Word], requested: Mapping[str, RequestedValue]
 ) -> dict[str, RequestedValue]:
-    """Return the model and the GPUs of an engine from slime's own options."""
+    """Return `model_path` and `tp_size` from slime's own options."""
     found: dict[str, RequestedValue] = {}
     model = extras.get(MODEL)
     if model is not None:

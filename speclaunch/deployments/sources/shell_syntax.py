@@ -94,7 +94,6 @@ class ShellWord(Struct, frozen=True):
 
     @property
     def span(self) -> SourceSpan:
-        """Range in the file."""
         return SourceSpan(self.source, self.start, self.end)
 
     @property
@@ -274,7 +273,6 @@ class Lexer:
         raise NotImplementedError
 
     def fail(self, message: str, at: int) -> NoReturn:
-        """Raise UnreadableCommandError with `message`."""
         raise UnreadableCommandError(Problem(message, self.source.place(at)), at)
 
     def slip(self, what: str, at: int) -> None:
@@ -290,7 +288,6 @@ class Lexer:
             raise InputError(f"nested more than {MAX_DEPTH} levels deep", self.source.place(at))
 
     def span(self, start: int) -> SourceSpan:
-        """Return the span from `start` to the current position."""
         return SourceSpan(self.source, start, self.pos)
 
     def placeholder(self, start: int, end: int, *, begins: bool) -> Placeholder | None:

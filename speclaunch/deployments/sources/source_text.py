@@ -122,7 +122,6 @@ class Document:
         return self._comments
 
     def source(self, start: int = 0, end: int | None = None) -> SourceText:
-        """Return the text from `start` to `end`, or to the end of the document."""
         return SourceText(self, self.text[start:end], start)
 
 
@@ -148,13 +147,12 @@ class SourceText(Struct, frozen=True, eq=False):
         return self.where[-1] + 1 if self.where else 0
 
     def place(self, at: int, end: int | None = None) -> Place:
-        """Return the place of the text from `at` to `end`."""
+        """Return the place of the text from `at` to `end`, or of one character if `end` is None."""
         start = self.offset(at)
         last = self.offset(end - 1) if end is not None and end > at else start
         return self.document.place(start, max(last - start, 0) + 1)
 
     def part(self, start: int, end: int) -> SourceText:
-        """Return the text from `start` to `end`."""
         if isinstance(self.where, int):
             return SourceText(self.document, self.text[start:end], self.where + start)
         return SourceText(self.document, self.text[start:end], self.where[start:end])
@@ -169,12 +167,10 @@ class SourceSpan(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Raw text."""
         return self.source.text[self.start : self.end]
 
     @property
     def place(self) -> Place:
-        """Place of the range."""
         return self.source.place(self.start, self.end)
 
 
@@ -218,11 +214,9 @@ class WordPiece(Struct, frozen=True):
         return self.source.offset(self.start + (index if self.exact else 0))
 
     def with_owner(self, owner: SourceSpan | None, *, quoted: bool) -> WordPiece:
-        """Return the piece with this `owner` and this value of `quoted`."""
         return replace(self, quoted=quoted, owner=owner)
 
     def slice(self, start: int, end: int) -> WordPiece:
-        """Return the piece of characters `start` to `end`."""
         return WordPiece(
             self.text[start:end],
             self.source,
@@ -247,7 +241,6 @@ class SourceBuilder:
         self._where: list[int] = []
 
     def put(self, text: str, where: Iterable[int]) -> None:
-        """Add a text with the offset of each of its characters."""
         self._text.append(text)
         self._where.extend(where)
 
@@ -260,7 +253,6 @@ class SourceBuilder:
         self.put(text, [at] * (len(text) - 1) + [last] * bool(text))
 
     def source(self) -> SourceText:
-        """Return the complete source."""
         return SourceText(self._document, "".join(self._text), self._where)
 
 

@@ -304,7 +304,6 @@ def _scalar(node: object) -> yaml.ScalarNode | None:
 
 
 def _group(job: Tree, name: str | None, place: Place, document: Document) -> Group:
-    """Return the deployment of a job, with its router."""
     frontend = _below(job, "frontend")
     kind = nodes.text(_scalar(frontend.get("type"))) or "dynamo"
     routers: tuple[Router, ...] = ()

@@ -149,7 +149,6 @@ def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
 
 
 def _yaml(document: Document) -> Reading | None:
-    """Return the commands of a YAML template; None if it is not YAML before rendering."""
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
 
     try:

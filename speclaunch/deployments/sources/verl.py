@@ -50,8 +50,12 @@ _OFF = ("false", "null", "none", "")
 
 
 def read_overrides(words: Sequence[Field]) -> Invocation | None:
-    """Return the server that verl starts for its rollouts; None if it has no speculation or runs
-    another engine. The invocation's `program` ends before the first override."""
+    """Return the server that verl starts for its rollouts.
+
+    Return None for another engine, and for a command that neither sets `engine_kwargs.sglang`
+    options nor enables `mtp` for rollouts. The invocation's `program` ends before the first
+    override.
+    """
     found: dict[str, Field] = {}
     rest: list[Word] = []
     start = len(words)

@@ -341,8 +341,6 @@ def _shown_problem(problem: Problem) -> Problem:
 
 
 class _Translation:
-    """Translation of one vLLM command to SGLang."""
-
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
         self._words: list[Word] = []
@@ -352,7 +350,6 @@ class _Translation:
         self._spec_word: Word | None = None
 
     def done(self) -> Invocation:
-        """Return the SGLang command, without options that SGLang lacks."""
         found = self._invocation
         model, options = read_options(found.words)
         if model is not None:

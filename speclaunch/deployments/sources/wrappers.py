@@ -117,7 +117,7 @@ _WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
 
 
 class ServerProgram(Struct, frozen=True):
-    """Kind of a server command, and the positions of its program and arguments."""
+    """Server program among a command's tokens."""
 
     kind: InvocationKind
     start: int
