@@ -122,7 +122,7 @@ class _Node(Struct, frozen=True):
     name: str
     group: str = ""
     parent: str = ""
-    """Final package of the parent."""
+    """Package of the config whose defaults list names this config."""
     is_option: bool = False
     """True for a group option: its package is the group, unless its header names a package."""
 
@@ -151,7 +151,7 @@ class _Composing(Struct):
     groups: set[str] = set()
 
     def expanded(self, node: _Node, depth: int) -> list[_Part]:
-        """Return a node's own config and those of its defaults list, in merge order."""
+        """Return the configs of a node and of its defaults list, in merge order."""
         if depth > _MOST_DEEP:
             raise _NotKnown
         file = self._file(node.config_path)
@@ -165,7 +165,7 @@ class _Composing(Struct):
     def below(
         self, node: _Node, package: str, items: Sequence[_Item], own: list[_Part], depth: int
     ) -> list[_Part]:
-        """Return the configs of a defaults list in merge order, with `own` at `_self_`."""
+        """Return the configs of the list `items` in merge order, with `own` at `_self_`."""
         for group, name, is_override in items:
             if is_override and group is not None:
                 self.overrides.setdefault(group, name)
@@ -222,7 +222,7 @@ def _final_package(node: _Node, header: str | None) -> str:
 
 
 def _comes_last(items: Sequence[_Item]) -> bool:
-    """True if a config is merged after all configs of its defaults list."""
+    """True if a config with the defaults list `items` is merged after all of them."""
     here = [item for item in items if not item[2]]
     return bool(here) and ((None, _SELF, False) not in here or here[-1] == (None, _SELF, False))
 

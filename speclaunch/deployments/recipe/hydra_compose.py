@@ -354,7 +354,7 @@ def repeated(overrides: Iterable[WrittenOverride]) -> list[Problem]:
 
 
 def odd_choice(error: Exception, overrides: Sequence[str], shown: str) -> Problem:
-    """Return the problem that makes Hydra fail with a Python error."""
+    """Return the problem for a Python error in Hydra, which an invalid group option causes."""
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
         if key in group_names() or not key:
@@ -547,7 +547,6 @@ class _Options:
         self._dirs = tuple(config_dirs)
 
     def get_group_options(self, group: str, results_filter: object = None) -> list[str]:  # noqa: ARG002 - passed by Hydra
-        """Return a group's options, or the recipe names for `recipe`, sorted."""
         if group == RECIPE:
             return sorted(recipe_names(self._dirs))
         folders = [directory / group for directory in (*recipe_dirs(self._dirs), conf_dir())]

@@ -348,7 +348,7 @@ class Recipe(Struct, frozen=True):
 
     @property
     def start(self) -> Place:
-        """Place of the role (without one, of the first line)."""
+        """Place of the role, or of the first line if the recipe is not a role."""
         return Place(str(self.path)) if self.server_context is None else self.server_context.place
 
     def place(self, *keys: str | int) -> Place:

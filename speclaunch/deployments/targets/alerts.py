@@ -58,13 +58,13 @@ class Alert(Struct, frozen=True, kw_only=True):
 
 
 class RoleAlerts(Struct, frozen=True):
-    """Alerts of one role; `record` is the recording rule's expression, if any."""
+    """Alerts of one role. `record`: its recording rule's expression; None without verification."""
 
     role: Role
     record: str | None
     alerts: Mapping[str, Alert]
     left_out: Mapping[str, str]
-    """Reasons why alerts do not apply, by alert."""
+    """Reason for each alert that does not apply, by alert name."""
 
 
 def runbook_url(alert: str) -> str | None:

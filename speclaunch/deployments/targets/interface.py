@@ -175,7 +175,7 @@ class Rendering(Struct, frozen=True):
     name: str
     description: str
     roles: tuple[Role, ...]
-    """Roles of the deployment, at least one."""
+    """At least one role."""
     router: RouterOptions | None = None
     options: DeployOptions = field(default_factory=DeployOptions)
     has_roles: bool = False

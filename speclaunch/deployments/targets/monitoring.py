@@ -454,10 +454,9 @@ def _panel(
     most: float | None = None,
     line: float | None = None,
 ) -> dict[str, Any]:
-    """Return a Grafana panel.
+    """Return a Grafana panel of `queries`: pairs of query and legend.
 
-    `queries` contains pairs of query and legend. `most` is the axis's maximum. `line` is a value to
-    mark.
+    `most` is the maximum of the axis. `line` is a value to mark.
     """
     defaults: dict[str, Any] = {
         "unit": unit,

@@ -63,7 +63,6 @@ class Prepared(Struct, frozen=True):
 
     recipe: Recipe
     version: str
-    """SGLang version for which the command is rendered."""
     python: str
     cpu: CpuEngine | None
     """CPU engine that serves the recipe; None if another engine does."""

@@ -395,7 +395,7 @@ _OWN = {
 """Arguments that srt-slurm sets itself, with a description of each value. Flags in a recipe would
 override these values."""
 _PARAMETER = lazy(r"\{[A-Za-z_]\w*\}")
-"""Matches a placeholder that srt-slurm fills in: a sweep parameter or the node."""
+"""Pattern of a placeholder that srt-slurm fills in: a sweep parameter or the node."""
 _PRECISIONS = {"fp4": "fp4", "mxfp4": "fp4", "nvfp4": "fp4", "fp8": "fp8", "w8a8": "fp8"}
 _NUMBER = lazy(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?\Z", re.ASCII)
 

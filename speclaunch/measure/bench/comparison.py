@@ -62,7 +62,7 @@ class Serving(Protocol):
 
 Start = Callable[[EngineOrder], Serving]
 Served = Callable[[EngineOrder, Serving], None]
-"""Called with each engine after its warm-up."""
+"""Callback for each engine after its warm-up."""
 Tell = Callable[[str], None]
 
 

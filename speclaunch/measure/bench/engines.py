@@ -255,7 +255,6 @@ class RunningSide(Struct, frozen=True):
 
     @property
     def model(self) -> str:
-        """Model name that clients use."""
         return str(self.info.get("served_model_name") or self.info.get("model_path") or "default")
 
     @property

@@ -195,7 +195,7 @@ def baseline(
 
 
 def _plain(words: Sequence[str], candidate: LaunchedSide, options: SideOptions) -> LaunchedSide:
-    """Return the candidate's deployment without speculation."""
+    """Return the candidate without speculation. Raises InputError if it does not speculate."""
     if not candidate.expected.speculates:
         raise InputError(
             f"{candidate.prepared.recipe.deployment.name} does not speculate",
@@ -211,7 +211,10 @@ T = TypeVar("T", LaunchedSide, RunningSide)
 
 
 def _with_distinct_name(side: T, candidate: AnySide, against: str) -> T:
-    """Return the side under a distinct name, which has no secrets because files store it."""
+    """Return the side, renamed with `against` if its name equals the candidate's.
+
+    The new name has no secrets, because files store it.
+    """
     if side.name != candidate.name:
         return side
     return _named(side, f"{side.name} ({' '.join(shown_overrides(against.split()))})")

@@ -242,7 +242,6 @@ class StoredAnswers(unfinished_work.Progress, frozen=True):
 
     @property
     def saved(self) -> str:
-        """Count of saved answers as text, such as `3 answers`; empty if none."""
         count = sum(map(len, (*self.greedy.values(), *self.samples)))
         return f"{count} answers" if count else ""
 

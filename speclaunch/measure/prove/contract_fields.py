@@ -178,7 +178,7 @@ def logit_bias(pair: Pair) -> Outcome:
 
 
 def penalty(name: str) -> Callable[[Pair], Outcome]:
-    """Return a check of a penalty at a strength that changes the answer."""
+    """Return a check of the penalty `name` at a strength that changes the answer."""
 
     def cases(pair: Pair) -> Iterator[GreedyCase]:
         for base in pair.bases:
@@ -210,7 +210,7 @@ def _narrow(pair: Pair, base: Base) -> dict[str, float]:
 
 
 def grammar(name: str) -> Callable[[Pair], Outcome]:
-    """Return a check that answers match a grammar."""
+    """Return a check that answers match the grammar in the field `name`."""
     text, matches = GRAMMARS[name]
 
     def cases(pair: Pair) -> Iterator[GreedyCase]:

@@ -98,7 +98,6 @@ class ContractProgress(unfinished_work.Progress, frozen=True):
 
     @property
     def saved(self) -> str:
-        """Count of checked fields as text, such as `3 fields`; empty if none."""
         return f"{len(self.rows)} fields" if self.rows else ""
 
 
@@ -198,7 +197,7 @@ class ContractServer:
     """A running server. Methods raise EngineError for a missing or unreadable answer."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
-        """`make` returns a new client, such as `EngineClient`, for each request."""
+        """Store `make`, which returns a new client, such as `EngineClient`, for each request."""
         self._make = make
         self.seeds = itertools.count(1)
         """Unused seeds for independent samples of a deterministic server."""
@@ -381,7 +380,7 @@ class Pair:
     """The servers of a contract. `ours` speculates."""
 
     def __init__(self, ours: ContractServer, plain: ContractServer, dtype: str = "") -> None:
-        """`dtype`: compute data type; if empty, as reported by the plain server."""
+        """Store the servers. `dtype`: compute data type; if empty, the plain server reports it."""
         self.ours, self.plain = self.servers = ours, plain
         self._dtype = dtype
 
@@ -418,7 +417,7 @@ class Pair:
     def difference(
         self, body: Body, found: tuple[ContractAnswer, ContractAnswer] | None = None
     ) -> tuple[str | None, ContractAnswer, ContractAnswer]:
-        """Return how the answers to a request differ, then the speculative and the plain answer.
+        """Return the difference of the answers as text, then the speculative and the plain answer.
 
         The difference is empty for equal answers, None for a tie. `found`: both answers, if known.
         """
@@ -441,7 +440,7 @@ class Pair:
         return counted(ours.meta, plain.meta)
 
     def _is_tie(self, body: Body, ours: ContractAnswer, at: int) -> bool:
-        """True if the plain server prefers its own token at `at` by at most the tolerance."""
+        """True if the plain server prefers its own token at index `at` by at most the tolerance."""
         again = self.plainly(body)
         tops = again.meta.get("output_top_logprobs") or ()
         if again.error or ours.ids[:at] != again.ids[:at] or not at < min(len(ours.ids), len(tops)):

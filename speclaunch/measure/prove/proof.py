@@ -277,7 +277,7 @@ class Proof(Struct, frozen=True):
     answers: tuple[CheckedAnswer, ...]
     tolerance: float
     sampled: Drawn | None = None
-    """Result of the sample test, if it ran."""
+    """Result of the sample test; None if it did not run."""
 
     @property
     def counts(self) -> Counts:
