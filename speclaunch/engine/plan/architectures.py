@@ -43,16 +43,13 @@ class Architectures(Struct, frozen=True):
     mtp_default_draft_path: frozenset[str]
     """Targets that are their own draft if no draft path is set."""
     multi_layer_eagle: frozenset[str]
-    """Targets for which EAGLE uses the multi-layer worker."""
     multimodal: frozenset[str]
-    """Models on the engine's multimodal list."""
     text_only: frozenset[str]
     """Multimodal models that serve only text by default."""
     no_piecewise: frozenset[str]
     """Models without compiled (piecewise) prefill graphs."""
     multimodal_piecewise: frozenset[str]
     multimodal_breakable: frozenset[str]
-    """Multimodal models that have breakable prefill graphs."""
     sliding_window: frozenset[str]
     """Models whose sliding-window layers have a separate pool."""
     sparse_attention: frozenset[str]
@@ -68,7 +65,6 @@ class Architectures(Struct, frozen=True):
     eagle3_hooks: frozenset[str]
     """Targets whose model can pass hidden states to an EAGLE-3 draft."""
     dflash_hooks: frozenset[str]
-    """Targets whose model can pass hidden states to a DFLASH draft."""
     shares_embedding: frozenset[str]
     """Targets whose model can share its embedding and output head with a draft."""
     draft_map: Mapping[str, tuple[str, ...]]

@@ -162,7 +162,7 @@ class FitLimits(Struct, frozen=True):
     """Settings that a fit search may change, and how far."""
 
     order: tuple[Steppable, ...] = tuple(Steppable)
-    """Settings that may change. Recovery tries them in this order; fit searches ignore it."""
+    """Settings that may change, in the order of recovery. Fit searches ignore the order."""
     floors: FitFloors = FitFloors()
     most_fraction: float = 0.98
     """Largest `mem_fraction_static` to try."""

@@ -116,7 +116,6 @@ def _attention(plan: Plan) -> tuple[int, int]:
 
 
 def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
-    """Yield `target` and `draft` with their checkpoints; no draft if the target contains it."""
     target = target_of(plan)
     yield "target", target
     draft = draft_of(plan)

@@ -209,7 +209,6 @@ def _outcome(
 
 
 def _why(outcome: ArgumentOutcome, change: Change | None, reason: Reason | None) -> tuple[str, str]:
-    """Return the reason and its source: from `change`, else from `reason`, else from `outcome`."""
     if change is not None and outcome is not ArgumentOutcome.ACCEPTED:
         return change.why, change.source
     if reason is not None and reason.why:
@@ -222,7 +221,6 @@ def _why(outcome: ArgumentOutcome, change: Change | None, reason: Reason | None)
 
 
 def _same(value: Any, other: Any) -> bool:
-    """True if two values are equal, ignoring letter case and sequence type."""
     if isinstance(value, str) and isinstance(other, str):
         return value.casefold() == other.casefold()
     if isinstance(value, list | tuple) and isinstance(other, list | tuple):
@@ -376,8 +374,6 @@ def _multimodal(plan: Plan) -> bool:
 
 
 def _keys(*beginnings: str) -> _On:
-    """Return a condition that is true if a key of the target's config has a prefix in
-    `beginnings`."""
     return lambda plan: (
         plan.facts.target is not None
         and any(key.startswith(beginnings) for key in plan.facts.target.config)

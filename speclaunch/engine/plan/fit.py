@@ -473,7 +473,6 @@ def _least_running(plan: Plan, load: RequestLoad) -> int:
 
 
 def _choice(found: Margins, requests: int, each: int, ranks: int) -> Choice:
-    """Return the `certain` fraction if `requests` of `each` tokens fit with it, else the best."""
     certain = found.certain
     if certain is not None and _room(certain, each, ranks) >= requests:
         return certain
@@ -497,8 +496,6 @@ def _changes(plan: Plan, running: int, ranks: int) -> dict[str, Any]:
 
 
 def _tokens_per_request(plan: Plan, context: int) -> int:
-    """Return the KV cache slots that one request needs: complete pages, including one step's draft
-    tokens."""
     drafts = int(plan.value_or_none(TOKENS) or 0) if plan.algorithm else 0
     page = max(1, number(plan, "page_size"))
     return -(-(context + drafts) // page) * page

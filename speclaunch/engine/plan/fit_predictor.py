@@ -229,8 +229,10 @@ class Margins(Struct, frozen=True):
 
 
 def margins(plan: Plan) -> Margins | None:
-    """Return the working fractions of a plan, whose own fraction is ignored; None if a fact is
-    missing or no fraction works."""
+    """Return the working fractions of a plan, ignoring its own fraction.
+
+    None if a fact is missing or no fraction works.
+    """
     found = gather(plan)
     terms = found.terms
     if terms is None or len(found.unknown) > (found.fraction is None):
@@ -317,12 +319,13 @@ class Predictor:
         return self._budgets[name]
 
     def bounds(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the range of fractions that are likely to work with these changes, whose own
-        fraction is ignored. None if the budget is unknown.
+        """Return the range of fractions that are likely to work, ignoring any fraction in `changes`.
+
+        None if the budget is unknown. If no fraction works, `low` exceeds `high` by the missing
+        share.
 
         `MemoryBudget.working_fractions` includes every fraction that is not certain to fail. The
-        upper end is therefore computed from the budget's free memory and likely sizes. If no
-        fraction works, `low` exceeds `high` by the missing share.
+        upper end is therefore computed from the budget's free memory and likely sizes.
         """
         budget = self.budget(changes)
         working = budget.working_fractions
@@ -387,7 +390,7 @@ class Predictor:
             bounds = self.bounds(changes)
             low = bounds.low if bounds is not None else 0.0
             budget = self._beyond_the_pool(changes, self.budget(changes), low)
-        else:  # some fraction works
+        else:
             budget = self.budget(with_fraction(changes, working[0]))
         start = memory_at_start(budget)
         if start is None:

@@ -231,7 +231,7 @@ OBJECTIVE = (
 )
 
 NARROW = 0.02
-"""Maximum width of a range of fractions whose middle is chosen, instead of its upper end."""
+"""Maximum range width at which a search chooses the middle fraction, not the upper end."""
 LEAST_WIDTH = 0.002
 """Minimum width of a range to search, because the engine accepts only three decimal places."""
 _PREFERRED = (Steppable.TREE, Steppable.GRAPHS, Steppable.CHUNK, Steppable.POOL)
@@ -315,8 +315,7 @@ class Search(Struct, frozen=True):
     tried: Callable[[Mapping[str, Any]], bool] = lambda _: False
     """Function that returns True for settings that have already failed."""
     narrow: float = NARROW
-    """Maximum width of a range whose middle is chosen. With 0, the upper end is chosen, which has
-    the most tokens but no margin of error."""
+    """See `NARROW`. 0 selects the upper end, which has the most tokens but no margin of error."""
     least_width: float = 0.0
     """Minimum width of the working range. Narrower ranges are used only with every setting at its
     floor."""

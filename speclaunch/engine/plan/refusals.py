@@ -353,7 +353,6 @@ class ConditionEvaluator:
             return UNKNOWN
 
     def _either(self, found: Sequence[Any]) -> Any:
-        """Return the value that both branches of `found` have; UNKNOWN if they differ."""
         then, other = self.value(found[2]), self.value(found[3])
         same = type(then) is type(other) and then == other
         return then if same else UNKNOWN

@@ -402,7 +402,7 @@ def _small_pool(terms: Terms, doubt: PredictedFailure | None) -> str:
 
 
 def _doubt(plan: Plan, terms: Terms, doubt: PredictedFailure) -> str:
-    """Return a note on free memory below the engine's own reserve, which is often generous."""
+    """Return a note that less is free than the engine's own reserve, which is often generous."""
     safe = working_range(lambda fraction: direction(run(plan, terms, fraction)))
     at = "no mem_fraction_static leaves this reserve"
     if safe is not None:

@@ -393,7 +393,7 @@ def _refusal(
     rest: float,
     found: Pool,
 ) -> PredictedFailure | None:
-    """Return the first failure that the engine reports for pool `found`; None if there is none."""
+    """Return the first failure that the engine reports for pool `found`."""
     text = None
     settings, states = terms.pool, found.states
     new = plan.in_versions(NEEDS_A_STATE)
@@ -422,7 +422,7 @@ def _refusal(
 
 
 def _too_short(terms: Terms, found: Pool, prompt: int) -> PredictedFailure | None:
-    """Return the failure if the warm-up prompt exceeds the pool; None if it fits."""
+    """Return the failure if the warm-up prompt exceeds the pool."""
     longest = found.tokens - _NO_INPUT
     if prompt < longest:
         return None

@@ -90,7 +90,6 @@ def _is_within(names: frozenset[str], patterns: tuple[str, ...], name: str) -> b
 
 
 def _named(names: frozenset[str], name: str) -> bool:
-    """True if any dotted part of a module's name is in `names`."""
     parts = name.split(".")
     count = len(parts)
     return any(

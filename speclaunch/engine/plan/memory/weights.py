@@ -130,7 +130,10 @@ class CountedWeights(Struct, frozen=True, dict=True):
 
     @cached_property
     def sums(self) -> dict[tuple[object, ...], tuple[float, float, Loaded]]:
-        """Cached `_loaded_bytes` results and their `Loaded`, by placement."""
+        """Cached `_loaded_bytes` results, by placement.
+
+        The stored `Loaded` keeps the object alive whose `id()` is in the key.
+        """
         return {}
 
 

@@ -112,7 +112,6 @@ def _choose(working: Working) -> None:
 
 
 def _same_for_both(working: Working) -> None:
-    """Set `attention_backend` if both phases use the same backend (0.5.1 and later)."""
     prefill = working.value(PREFILL)
     if prefill is None or prefill != working.value(DECODE) or working.in_versions("<0.5.1"):
         return

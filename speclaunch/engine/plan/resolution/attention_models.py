@@ -168,8 +168,6 @@ def _why(working: Working) -> str:
 
 
 def _deepseek(working: Working, source: str) -> None:
-    """Set the backend of DeepSeek V3 and related models: the sparse backend, or trtllm_mla on
-    Blackwell."""
     if working.in_versions("<0.5.3"):
         return
     if is_sparse(working):
@@ -181,7 +179,10 @@ def _deepseek(working: Working, source: str) -> None:
 
 
 def _sparse(working: Working) -> None:
-    """Set the backend and page size of DeepSeek V3.2. 0.5.3 to 0.5.5 also force DP attention."""
+    """Set the backend and page size for DeepSeek's sparse attention.
+
+    0.5.3 to 0.5.5 also force DP attention.
+    """
     source = "sglang 0.5.23 arg_groups/model_overrides/deepseek_v2.py:103, 0.5.3 server_args.py:946"
     if not_set(working):
         _take(working, "dsa" if working.in_versions(">=0.5.13") else "nsa", source)
@@ -270,7 +271,6 @@ def _deepseek_v4(working: Working, source: str) -> None:
 
 
 def _nemotron_h(working: Working, source: str) -> None:
-    """Set the backend for Nemotron-H's attention layers (triton from 0.5.19 on)."""
     major = _major(working)
     if working.in_versions("<0.5.19"):
         if major == 10 and working.value(BOTH) is None:

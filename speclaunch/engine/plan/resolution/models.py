@@ -313,7 +313,6 @@ def _sampling(working: Working) -> None:
 
 
 def _adapters(working: Working) -> None:
-    """Enable LoRA if `lora_paths` names an adapter (0.4.10 and later)."""
     name = "enable_lora"
     with working.deciding(name):
         if (

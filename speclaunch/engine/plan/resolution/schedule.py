@@ -231,8 +231,6 @@ def _without_overlap(working: Working, why: str, *, logged: bool = True) -> None
 
 
 def _no_overlap_on_a_cpu(working: Working) -> None:
-    """Switch the overlap schedule off on a CPU (`_disable_overlap_schedule_for_cpu`, 0.5.16 and
-    later)."""
     if not working.value(OVERLAP) and working.device == "cpu":
         working.change(
             ChangeKind.OVERLAP,
