@@ -424,7 +424,6 @@ def here_manifest(
 
 
 def _here_document(node: Simple) -> tuple[Redirect | None, SourceSpan | None]:
-    """Return a command's first here-document and its text; both None if it has no server."""
     redirect = next((redirect for redirect in node.redirects if redirect.body is not None), None)
     if redirect is None or redirect.body is None or not SERVER.search(redirect.body.text):
         return None, None
@@ -432,7 +431,6 @@ def _here_document(node: Simple) -> tuple[Redirect | None, SourceSpan | None]:
 
 
 def _target(node: Simple, fields: Sequence[Field]) -> str | None:
-    """Return the name of the file that ``cat`` or ``tee`` writes; None if there is none."""
     for redirect in node.redirects:
         if redirect.operator in (">", ">>", ">|") and redirect.target is not None:
             return redirect.target.span.text.strip("\"'")

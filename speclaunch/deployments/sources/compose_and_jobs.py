@@ -188,7 +188,6 @@ def _short_volume(node: yaml.ScalarNode, document: Document) -> Iterator[Volume]
 
 
 def _published(keys: Entries, document: Document) -> Iterator[Setting]:
-    """Yield ports published on addresses other than loopback. Unreadable ports are omitted."""
     for item in nodes.items(keys.get("ports")):
         entry = nodes.entries(item)
         address = pods.setting(entry.get("host_ip") if entry else item, document)
@@ -328,7 +327,6 @@ def _nodes(
 
 
 def _gpus(options: Mapping[str, Setting]) -> Setting | None:
-    """Return the GPUs per node from `--gpus-per-node` or `--gres`; None if unset or unknown."""
     for name, pattern in (("--gpus-per-node", _COUNT), ("--gres", _GRES)):
         option = options.get(name)
         match = pattern.search(str(option.value)) if option is not None and option.known else None

@@ -203,7 +203,6 @@ def _filled_in(words: Sequence[Field], env: Env) -> list[Field] | None:
 
 
 def _scope(env: Env, unknown: frozenset[str], positional: tuple[Field, ...] | None) -> ShellScope:
-    """Return the scope of a shell inheriting `env`; variables in `unknown` have unknown values."""
     variables = {
         key: Value(value.stretch, value.pieces, exported=True)
         for key, value in env.items()
@@ -502,7 +501,6 @@ def _controller_variables(site: Site, document: Document) -> Env:
 
 
 def _elsewhere(name: str, node: yaml.Node, document: Document) -> Field:
-    """Return an unknown value for a variable that the cluster sets."""
     kind = next(iter(nodes.entries(node)), "another object")
     detail = nodes.entries(nodes.entries(node).get(kind))
     shown = (nodes.text(detail.get(key)) for key in ("name", "key", "fieldPath"))

@@ -188,7 +188,6 @@ class Literals(Struct):
     def variables(
         self, env: Mapping[str, RecipeLine], words: Mapping[str, Word]
     ) -> dict[str, RecipeLine]:
-        """Return `env`, with variable references for secrets."""
         found = dict(env)
         for name, line in env.items():
             if not (is_secret_variable(name) or holds_secret(line.value)):

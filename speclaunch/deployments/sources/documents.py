@@ -60,7 +60,7 @@ class BlockKind(StrEnum):
 
 
 class Block(Struct, frozen=True):
-    """Part of a document that may contain a command, and its place."""
+    """Part of a document that may contain a command."""
 
     kind: BlockKind
     source: SourceText
@@ -397,7 +397,7 @@ class _Reader(ReadingBuilder):
         self.misread.extend(reading.misread)
 
     def _program(self, block: Block) -> bool:
-        """Read a Python program. Return True if it starts a server."""
+        """Add the servers that a Python program starts; return False if there are none."""
         where = block.source.where
         if not isinstance(where, int) or not starts_a_program(block.source.text.encode()):
             return False

@@ -126,7 +126,7 @@ def without_own(invocation: Invocation) -> Invocation:
 
 
 def _groups(words: Sequence[Word]) -> Iterator[tuple[list[Word], str | None]]:
-    """Yield each Dynamo option's tokens and the reason to drop them, or other tokens and None."""
+    """Yield groups of tokens, each with the reason to drop it, or None for SGLang's tokens."""
     at = 0
     while at < len(words):
         name, equals, _ = words[at].text.partition("=")
@@ -187,7 +187,7 @@ def _replaced(name: str, value: str) -> str | None:
 
 
 def _section(section: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
-    """Return `words`, plus `--config` if `section` has a file for SGLang, and no dropped tokens."""
+    """Return `words`, plus `--config` if `section` names a file for SGLang, and an empty list."""
     texts = [word.text.partition("=")[0] for word in section]
     for option, key in _SECTIONS.items():
         if option not in texts or key not in texts:

@@ -96,7 +96,6 @@ class Expander:
         return tuple(piece for piece in pieces if piece.text or piece.default_of)
 
     def plain(self, word: ShellWord) -> str | None:
-        """Return the text of a word; None if a part of it is unknown."""
         pieces = self.text(word)
         if any(piece.unknown for piece in pieces):
             return None
@@ -133,7 +132,6 @@ class Expander:
     def unknown(
         self, part: Part, source: SourceText, why: str, *, inside: bool = False
     ) -> tuple[WordPiece, ...]:
-        """Return a part unchanged, marked as unknown for the reason `why`."""
         end = getattr(part, "end", part.start)
         raw = source.text[part.start : end]
         return (WordPiece(raw, source, part.start, quoted=True, unknown=why, inside=inside),)
@@ -206,7 +204,6 @@ class Expander:
         return self.chosen(part, source, value)
 
     def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
-        """Return an unknown value for a variable that this file does not set."""
         why = f"`{part.name}` is not set in this file"
         if self.scope.sourced:
             why += f" (it reads {', '.join(self.scope.sourced[:3])})"

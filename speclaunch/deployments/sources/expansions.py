@@ -487,7 +487,6 @@ def _items(inside: Sequence[Part], brace: Part, depth: int) -> list[Parts] | Non
 
 
 def _opening(atoms: Sequence[Part]) -> int | None:
-    """Return the index of the first ``{`` that begins an expansion, or None."""
     if not any(_char(atom) == "}" for atom in atoms):
         return None
     opening = (index for index, atom in enumerate(atoms) if _char(atom) == "{")

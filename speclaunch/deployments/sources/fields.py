@@ -126,7 +126,7 @@ class Field(Struct, frozen=True):
 
 
 class _Stretch(NamedTuple):
-    """Position of a piece in its word and in the file, and the defaults that contain it."""
+    """Range of a piece in its word; `written` is the start of the piece in its source."""
 
     start: int
     end: int
@@ -324,7 +324,6 @@ class Value(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Number of pieces or array elements."""
         return len(self.items or ()) + len(self.pieces or ())
 
     def texts(self) -> tuple[str, ...] | None:
@@ -381,7 +380,6 @@ class ShellScope(Struct):
         return self.variables.get(name)
 
     def set(self, name: str, value: Value | None) -> None:
-        """Set a variable; None unsets it."""
         if self._journals:
             self._journals[-1].setdefault(name, self.variables.get(name))
         if value is None:
@@ -529,7 +527,6 @@ def _begun(known: list[Value], condition: str) -> Value | None:
 
 
 def _common(texts: list[tuple[str, ...] | None]) -> int:
-    """Return the number of leading elements that arrays share."""
     rows = zip(*(text[1:] for text in texts if text), strict=False)
     return sum(1 for _ in takewhile(lambda row: len(set(row)) == 1, rows))
 

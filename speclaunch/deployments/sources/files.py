@@ -121,7 +121,6 @@ def _of_nix(reading: Reading) -> Reading:
 
 
 def _together(reading: Reading, document: Document) -> Reading:
-    """Return a script's servers, with their server context if they form a deployment."""
     several = len(reading.invocations) > 1 or bool(reading.routers and reading.invocations)
     if not several and "#SBATCH" not in document.text:
         return reading

@@ -161,7 +161,6 @@ class Invocation(Struct, frozen=True):
     comments: tuple[Comment, ...] = ()
     extras: Mapping[str, Word] = field(default_factory=lambda: _NOTHING)
     image: str | None = None
-    """Container image that the command runs in, if the file sets it."""
     config: ConfigFile | None = None
     """File of ``--config``, if set; its meaning depends on the version that reads it."""
     refused: tuple[Problem, ...] = ()
@@ -204,7 +203,6 @@ class Reading(Struct, frozen=True):
     misread: tuple[Problem, ...] = ()
     """Text that the shell misreads, such as a placeholder or a pasted link."""
     routers: tuple[RouterCommand, ...] = ()
-    """Routers that are started along with the servers."""
 
     def commands(self, source: str) -> tuple[Invocation, ...]:
         """Return the server commands, at least one; `source` names the input in errors.

@@ -409,7 +409,6 @@ def controller_variables(site: Site, document: Document) -> dict[str, Field]:
 
 
 def _index(owner: Owner) -> Setting | None:
-    """Return the worker index: 0 for a leader or single host, 1 for a single worker, else None."""
     size = owner.nodes
     hosts = size.value if size is not None and size.known else None
     if owner.part == "leader" or hosts == 1:
@@ -475,7 +474,6 @@ def with_service(pod: Pod, service: Entries, document: Document) -> Pod:
 
 
 def _amounts(node: yaml.Node | None, document: Document) -> dict[str, Setting]:
-    """Return resource amounts, with Dynamo's `gpu` under its Kubernetes name."""
     found = pods.resource_amounts(node, document)
     return {"nvidia.com/gpu" if name == "gpu" else name: amount for name, amount in found.items()}
 

@@ -374,7 +374,6 @@ def _decoded(data: bytes, shown: str, item: yaml.Node | None) -> str:
 
 
 def _shown(path: Path) -> str:
-    """Return a path for display, without inner `..`."""
     return os.path.normpath(path)
 
 

@@ -51,7 +51,6 @@ class Resource(Struct):
         return "." in group and not group.endswith(".k8s.io")
 
     def group_version(self) -> tuple[str, str]:
-        """Return the group (may be empty) and the version from its `apiVersion`."""
         version = nodes.text(nodes.entries(self.node).get("apiVersion")) or ""
         group, _, last = version.rpartition("/")
         return group, last
@@ -123,7 +122,10 @@ def apply_patch(
     where: yaml.Node,
     document: Document,
 ) -> None:
-    """Patch the objects that a target selects, or that the patch itself names."""
+    """Patch the objects that `target` selects, or, if it is None, those that each patch names.
+
+    Raise NotUnderstoodError for an unsupported patch, and for one whose object does not exist.
+    """
     for patch in patches:
         document.spend()
         if isinstance(patch, yaml.SequenceNode):

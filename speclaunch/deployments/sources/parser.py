@@ -39,7 +39,6 @@ _ASSIGNMENT = lazy(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]\n]*\])?(\+?=)")
 _REDIRECT = lazy(r"(?:[0-9]+|\{[A-Za-z_]\w*\})?(<<<|<<-?|<>|<&|>&|>>|>\||&>>|&>|<(?!\()|>(?!\())")
 
 _MAY_REDIRECT = frozenset("0123456789{<>&")
-"""Characters that a redirection can start with."""
 _RESERVED = lazy(
     r"(?:if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|coproc"
     r"|\{|\}|!|\[\[)"
@@ -452,7 +451,6 @@ class _Parser(Lexer):
         return Compound(kind, self.span(start), (branch,), variable, items, redirects)
 
     def _for_header_end(self) -> int:
-        """Return the end of the ``((…; …; …))`` that starts here."""
         depth = 0
         for match in re.compile(r"[()]").finditer(self.text, self.pos):
             depth += 1 if match[0] == "(" else -1
@@ -552,7 +550,6 @@ def _named(node: Compound) -> str:
 
 
 def _trimmed(text: str, start: int, end: int) -> int:
-    """Return the end of a range without its trailing separators."""
     while end > start and text[end - 1] in " \t\n;":
         end -= 1
     return end

@@ -398,7 +398,6 @@ def probes_of_container(keys: Mapping[str, yaml.Node], document: Document) -> It
 def _probe(
     kind: ProbeKind, place: Place, held: Mapping[str, yaml.Node], document: Document
 ) -> Probe:
-    """Return a probe with its request: a path, a port or a command."""
     http = nodes.entries(held.get("httpGet"))
     if http:
         path = setting(http.get("path"), document)

@@ -70,7 +70,6 @@ class Calls:
         ]
 
     def invocation(self, name: str, call: PythonCall) -> Invocation | None:
-        """Return the server that a call of `name` starts; None if it starts none."""
         where = self._place(call.node.func)
         if self._is_sglangs(call.node.func):
             return self._engine(call)
@@ -275,7 +274,6 @@ class _Launches:
         self._image = _image(tree)
 
     def reading(self) -> Reading:
-        """Return all commands, sorted by place."""
         found: list[Invocation] = []
         for seen in self.program.seen:
             hardware = declared(seen.gpus)

@@ -33,7 +33,7 @@ _MAX_NESTING = 30
 
 
 class PythonCall(Struct):
-    """Call with the known values of its arguments and keyword arguments."""
+    """Call; `entries` contains its keyword arguments, and `rest` placeholders for unknown ones."""
 
     node: ast.Call
     args: list[PythonValue]
@@ -129,7 +129,6 @@ class PythonProgram:
 
 
 def _ends(node: ast.stmt) -> bool:
-    """True if a statement ends the function or the program."""
     call = node.value if isinstance(node, ast.Expr) else None
     is_exit = isinstance(call, ast.Call) and last_name(call.func) in ("exit", "_exit")
     return is_exit or isinstance(node, (ast.Return, ast.Raise))

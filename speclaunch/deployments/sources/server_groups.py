@@ -222,7 +222,6 @@ def _with_port(upstream: Upstream, word: Word) -> Upstream:
 
 
 def _upstream(role: str, url: Word) -> Upstream:
-    """Return the upstream at a URL, with its host and port if known."""
     text = url.text if url.evaluated else _OPEN.sub(lambda open_: "~" * len(open_[0]), url.text)
     try:
         parts = urlsplit(text)
@@ -256,7 +255,7 @@ _LOCAL = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})  # noqa: S104  
 
 
 Services = Sequence[tuple[str | None, Service]]
-"""Services, each with its namespace."""
+"""Services, each with its namespace, or None if it states none."""
 
 
 class _Sets:

@@ -173,7 +173,6 @@ def _is_text(node: yaml.Node) -> bool:
 
 
 def _construct(node: yaml.Node) -> Any:
-    """Return the value that `yaml.safe_load` constructs."""
     loader = yaml.SafeLoader("")
     try:
         return loader.construct_object(node, deep=True)

@@ -31,7 +31,6 @@ class SlimeReplacement(Struct, frozen=True):
 
 
 GPUS, MODEL = "--rollout-num-gpus-per-engine", "--hf-checkpoint"
-"""slime's options for an engine's GPU count and checkpoint."""
 
 OWN = {
     "model_path": SlimeReplacement(f"slime serves {MODEL}", MODEL),

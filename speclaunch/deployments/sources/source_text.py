@@ -81,7 +81,6 @@ class Document:
         return min(starts[min(line, len(starts) - 1)] + column, len(self.text))
 
     def at(self, place: Place) -> int:
-        """Return the offset of a place in this document."""
         return self.offset(max(place.line - 1 - self.lines_above, 0), place.column - 1)
 
     def stretch(self, at: int) -> tuple[int, int]:  # noqa: ARG002
@@ -190,9 +189,9 @@ class WordPiece(Struct, frozen=True):
     """Part of an expanded word.
 
     If `exact`, the characters appear in the source from `start` on; otherwise all have that
-    position. `unknown` is the reason why a piece could not be evaluated; its text is then
-    raw. `note` states an assumption. `owner` is the assignment that contains it. `condition`
-    states when the piece exists: "only under the condition of line 7".
+    position. `unknown` is the reason why a piece could not be evaluated; its text is then raw.
+    `note` states an assumption. `owner` is the assignment that contains it. `condition` states when
+    the piece exists: "only under the condition of line 7".
     """
 
     text: str
@@ -210,7 +209,6 @@ class WordPiece(Struct, frozen=True):
     condition: str | None = None
 
     def offset(self, index: int) -> int:
-        """Return the document offset of the character `index`."""
         return self.source.offset(self.start + (index if self.exact else 0))
 
     def with_owner(self, owner: SourceSpan | None, *, quoted: bool) -> WordPiece:
@@ -434,7 +432,6 @@ def _by_name(text: str, path: Path) -> str | None:
 
 
 def _chart(path: Path) -> Path | None:
-    """Return the directory of the Helm chart that a file belongs to, or None."""
     parents = list(path.parents)[:_MOST_PARENTS]
     return next((parent for parent in parents if reads.is_file(parent / CHART)), None)
 
@@ -464,7 +461,6 @@ _LINK = lazy(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
 _BRACKETS = lazy(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
 _BRACE = lazy(r"\{[^\W\d_][^{}\n\"'=,.;$]{0,78}\}")
 PLACEHOLDER_STARTS = lazy(r"[<{[]")
-"""Pattern of the characters that a placeholder can start with."""
 _NAMED = lazy(r"(?<![\w@])(__|@)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\1(?![\w@])")
 """Pattern of placeholders like `__PORT__` and `@PORT@`, which an installer fills in."""
 _DOTS = lazy(r"\.\.\.|…")

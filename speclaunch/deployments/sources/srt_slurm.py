@@ -57,7 +57,7 @@ Tree = dict[str, "Tree | yaml.Node"]
 
 
 class _Key(Struct, frozen=True):
-    """Argument in the file: its name, key node and value node."""
+    """Server argument in the file."""
 
     name: str
     node: yaml.ScalarNode

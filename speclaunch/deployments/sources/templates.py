@@ -199,7 +199,10 @@ class _Masked:
         return True
 
     def reading(self, reading: Reading, document: Document) -> Reading:
-        """Return `reading` with placeholders replaced by the template's text."""
+        """Return `reading` with the template's text.
+
+        A word inside a branch is marked as unknown if its command begins outside that branch.
+        """
 
         def path_at(place: Place) -> Path:
             offset = document.offset(place.line - 1, place.column - 1)
@@ -232,7 +235,6 @@ def _is_continued(text: str, at: int, before: bool) -> bool:
 
 
 def _is_alone(text: str, mark: re.Match[str]) -> bool:
-    """True if a mark's lines contain no other text."""
     before = text[text.rfind("\n", 0, mark.start()) + 1 : mark.start()]
     end = text.find("\n", mark.end())
     after = text[mark.end() : len(text) if end < 0 else end]

@@ -132,5 +132,4 @@ def _text(found: Mapping[str, Field], name: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Return a value of Hydra's syntax without its quotes."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text

@@ -267,7 +267,6 @@ def _is_bare(name: str) -> bool:
 
 
 def _after(word: Word, start: int) -> Word:
-    """Return the part of a token from `start` on."""
     defaults = tuple(
         default._replace(start=default.start - start, end=default.end - start, inner=())
         for default in word.defaults

@@ -57,7 +57,6 @@ SILENT = frozenset(
 """Commands that run none of their arguments."""
 
 HELP = frozenset({"--help", "-h"})
-"""Options that print the server's help instead of starting it."""
 DIFFUSION = lazy(
     r"--(?:num-gpus|(?:ulysses|ring|sp)-degree|cfg-parallel-size|enable-cfg-parallel|dit-[a-z-]+"
     r"|(?:vae|text-encoder|image-encoder)-cpu-offload|use-fsdp-inference|pipeline-class-name"

@@ -113,7 +113,6 @@ def read_compose(root: yaml.Node, document: Document) -> Reading:
 
 
 def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
-    """Return the tokens of a ``command`` or ``entrypoint``, which is a list or a string."""
     if isinstance(node, yaml.SequenceNode):
         scalars = (item for item in node.value if isinstance(item, yaml.ScalarNode))
         return [interpolated(nodes.source(item, document)) for item in scalars]
