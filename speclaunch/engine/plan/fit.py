@@ -153,7 +153,7 @@ def needs(rank: RankBudget) -> int:
 
 
 def binding(predictor: Predictor, changes: Mapping[str, Any]) -> str:
-    """Return the reason why no fraction works for these changes, with the conflicting sizes."""
+    """Return the reason why no fraction works with `changes`, including the conflicting sizes."""
     bounds, rank = predictor.bounds(changes), tightest(predictor.budget(changes))
     if bounds is None or rank is None:
         return predictor.budget(changes).why

@@ -319,7 +319,7 @@ class Predictor:
         return self._budgets[name]
 
     def bounds(self, changes: Mapping[str, Any]) -> Bounds | None:
-        """Return the range of fractions that are likely to work, whatever the fraction in `changes`.
+        """Return the range of fractions likely to work, whatever the fraction in `changes`.
 
         None if the budget is unknown. If no fraction works, `low` exceeds `high` by the missing
         share.

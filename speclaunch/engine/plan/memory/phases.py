@@ -244,7 +244,7 @@ def start(plan: Plan, terms: Terms, fraction: float) -> FractionOutcome:
 
 
 def expected(plan: Plan, terms: Terms, fraction: float) -> PhaseRun:
-    """Simulate a start with the expected sizes of graphs and activations, and return the result."""
+    """Simulate a start with the expected sizes of graphs and activations."""
     return run(plan, _bounded(plan, terms), fraction)
 
 
@@ -290,7 +290,7 @@ def direction(course: PhaseRun) -> FractionDirection | None:
 
 
 def run(plan: Plan, terms: Terms, fraction: float, *, least: bool = False) -> PhaseRun:
-    """Simulate one start, and return the result. `least`: use the minimum of every estimate."""
+    """Simulate one start. `least`: use the minimum of every estimate."""
     before = terms.device.most_free if least else terms.device.free
     course = PhaseRun(before, least)
     full = allocation_message(plan)

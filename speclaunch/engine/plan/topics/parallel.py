@@ -39,10 +39,10 @@ def attention_ranks(settings: Settings) -> int:
 
 
 def is_on(settings: Settings) -> bool:
-    """True if attention is data-parallel in the steps that precede the reset for a single rank
-    (memory, prefill graphs).
+    """True if attention counts as data-parallel before the engine resets it for a single rank.
 
-    Up to 0.5.21 this depends on `enable_dp_attention` alone. Raises UnknownValueError.
+    Applies to the steps for memory and prefill graphs. Up to 0.5.21 it depends on
+    `enable_dp_attention` alone. Raises UnknownValueError.
     """
     if settings.in_versions(OWN_ARGUMENT):
         return attention_ranks(settings) > 1
