@@ -143,7 +143,6 @@ class _Composing(Struct):
     search: tuple[Path, ...]
     recipe: Path | None = None
     shown: str = ""
-    """Path of the recipe, as shown in messages."""
     looked_at: dict[str, None] = {}
     """Every searched path, existing or not."""
     overrides: dict[str, str] = {}

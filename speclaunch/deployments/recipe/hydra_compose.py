@@ -287,7 +287,6 @@ _SECTIONS = (
 
 
 def _not_a_mapping(text: str, path: Path, shown: str) -> Problem:
-    """Return the problem of a section that is a list or a string instead of a mapping."""
     positions = read_positions(path, shown)
     sections = {key[0] for key in positions if len(key) > 1 and isinstance(key[1], str)}
     for name in _SECTIONS:
@@ -506,7 +505,6 @@ def sweep_words(words: Sequence[str], config_dirs: Sequence[Path] = ()) -> Sweep
 
 
 def _with_recipe(words: Sequence[str]) -> list[str]:
-    """Return the overrides, with `recipe=` added before a recipe's name or path."""
     return [
         word if "=" in word or word.startswith(("~", "hydra")) else f"{RECIPE}={word}"
         for word in words

@@ -327,7 +327,6 @@ class Recipe(Struct, frozen=True):
 
     @property
     def role(self) -> str | None:
-        """Role name; None if the recipe is not a role."""
         return None if self.server_context is None else self.server_context.role
 
     @property
@@ -478,7 +477,6 @@ def _validated(
 def _by_schema(
     known: dict[str, Any], composition: Composition, parent: Composition | None, role: str | None
 ) -> Deployment:
-    """Return `known` as a deployment, validated by the schema. Raises InputError."""
     from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and seldom needed
 
     from speclaunch.deployments.recipe.schema import Deployment, problems  # noqa: PLC0415

@@ -283,7 +283,6 @@ def _without_defaults(section: Any, name: str) -> dict[str, Any]:
 
 
 def _lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
-    """Yield YAML lines: one per value, and one per item of a list of mappings."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield ("" if indent else "\n") + f"{indent}{scalar(key)}:"
@@ -297,7 +296,6 @@ def _lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 
 def _item(item: dict[str, Any], indent: str) -> Iterator[str]:
-    """Yield the lines of a list item: one, unless it contains lists."""
     if not any(isinstance(value, list) for value in item.values()):
         yield f"{indent}- {scalar(item)}"
         return

@@ -369,7 +369,6 @@ def _walk(node: yaml.Node, prefix: KeyPath, depth: int) -> Iterator[tuple[KeyPat
 
 
 def _check_numbers(root: yaml.Node, shown: str, lines: Sequence[int] | None) -> None:
-    """Raise InputError for a number with more than MAX_DIGITS digits."""
     seen: set[int] = set()
     left = [root]
     while left:

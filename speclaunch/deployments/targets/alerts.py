@@ -143,7 +143,6 @@ class _RoleBuilder:
         return f"sglang:{name}" in self.series
 
     def of(self, name: str, matchers: str = "") -> str:
-        """Return a selector of the role's `sglang:NAME` series."""
         return f"sglang:{name}{{{self.selector}{matchers}}}"
 
     def over(

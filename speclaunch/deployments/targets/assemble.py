@@ -155,7 +155,6 @@ def _template(template: Template) -> str:
 
 
 def _plain_section(section: Any, without: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a section's values as plain data, except the keys in `without`."""
     found: dict[str, Any] = {}
     for name in type(section).model_fields:
         if name in without:

@@ -164,7 +164,6 @@ class RouterOptions(Struct, frozen=True):
     """The `router` section of a recipe: sglang_router in front of the servers."""
 
     args: Mapping[str, Any] = {}
-    """Router options by name (`policy`)."""
     port: int = 8000
     replicas: int = 1
 

@@ -293,7 +293,6 @@ def _secrets(deployment: Rendering) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """Return a Python string literal, triple-quoted if the text allows it."""
     plain = '"""' not in text and not text.endswith(("\\", '"'))
     return f'r"""{text}"""' if plain else repr(text)
 

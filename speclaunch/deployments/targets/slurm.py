@@ -315,7 +315,6 @@ def _recipe(deployment: Rendering, text: str) -> str:
 
 
 def _servers(deployment: Rendering, role: Role, at: int) -> str:
-    """Return the script lines that start a role's servers: one `srun`, or a loop."""
     first = _first(role, at)
     hosts = "1 host" if role.nodes == 1 else f"{role.nodes} hosts"
     servers = "1 server" if role.replicas == 1 else f"{role.replicas} servers, each"
@@ -359,7 +358,6 @@ def _container(deployment: Rendering) -> list[str]:
 
 
 def _router(deployment: Rendering, router: RouterOptions) -> str:
-    """Return the script lines that start the router next to a server on the first host."""
     dialect = ShellDialect()
     words = [*PROGRAM, *start_words(deployment, router)]
     words += ["--pd-disaggregation"] if is_disaggregated(deployment) else []
@@ -542,7 +540,6 @@ def _frontend(deployment: Rendering) -> dict[str, Any]:
 
 
 def _config(role: Role) -> Mapping[str, Any]:
-    """Return the argument values by flag, without leading dashes."""
     return {
         argument.flag.removeprefix("--"): _value(argument)
         for argument in role.rendered_args.arguments
@@ -558,7 +555,6 @@ def _value(argument: RenderedArgument) -> Any:
 
 
 def _number_or_text(text: str) -> Any:
-    """Return a number if the text is its canonical form, else the text."""
     if _NUMBER.match(text):
         number: int | float = float(text) if "." in text else int(text)
         if str(number) == text:

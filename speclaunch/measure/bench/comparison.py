@@ -241,7 +241,6 @@ def starts_due(schedule: Schedule, measured: Sequence[Step], due: Sequence[Step]
 
 
 def _engine(step: Step) -> tuple[int, str]:
-    """Return the index of a step's engine start, and the name of its side."""
     return step.start, step.side.name
 
 
@@ -283,7 +282,6 @@ def seconds_left(
 
 
 def _other(step: Step, done: Sequence[Round]) -> str:
-    """Return the name of the other side; empty if unknown."""
     return next((r.side for r in done if r.side != step.side.name), "")
 
 
@@ -303,7 +301,6 @@ class TimeEstimate(Struct, frozen=True):
 
     @property
     def seconds(self) -> float | None:
-        """Total seconds of starts and rounds; None if either is unknown."""
         if self.starts is None or self.rounds is None:
             return None
         return self.starts + self.rounds

@@ -420,7 +420,6 @@ class Running:
 
     @property
     def info(self) -> dict[str, Any]:
-        """Current `/server_info`. Raises LaunchError."""
         return server_info(self.url, self._side.key)
 
     @property

@@ -64,7 +64,6 @@ class MeasuredRequest(Struct, frozen=True):
 
     @property
     def accept_length(self) -> float | None:
-        """Tokens per verify step; None without verify steps."""
         return self.tokens / self.verify_steps if self.verify_steps and self.tokens else None
 
     @property
@@ -402,7 +401,6 @@ def _drift(rounds: Sequence[Round], name: str) -> Iterator[Objection]:
 
 
 def _prompts(rounds: Sequence[Round], sides: Sequence[ExpectedSide]) -> Iterator[Objection]:
-    """Yield objections to rounds in which the sides received different prompts."""
     lengths: dict[tuple[str, int, int], dict[str, list[int]]] = {}
     for round_ in rounds:
         key = round_.workload, round_.concurrency, round_.number

@@ -91,7 +91,6 @@ def _record(
 def _differences(
     cell: Cell, reference: AcceptanceReference, speculation: SpeculationRecord
 ) -> Iterator[str]:
-    """Yield each difference between the published and the measured conditions."""
     published = reference.published
     benchmarks = ", ".join(dict.fromkeys(p.benchmark for p in published))
     yield f"benchmarks {benchmarks}; here {cell.workload}"

@@ -118,7 +118,6 @@ class LaunchedSide(Struct, frozen=True):
 
     @property
     def tokenizer(self) -> str | None:
-        """Path or name of the side's tokenizer; None if unknown."""
         args = self.prepared.recipe.deployment.args
         found = args.get("tokenizer_path") or args.get("model_path")
         return str(found) if found else None

@@ -38,7 +38,6 @@ class Prompts(Struct, frozen=True):
 
     @property
     def file_name(self) -> str:
-        """Name of the prompt file, without extension."""
         return f"{self.name.replace('/', '_')}{f'-{self.context}' if self.context else ''}"
 
     def words(self, folder: Path) -> list[str]:

@@ -50,7 +50,6 @@ class ProofAnswer(Struct, frozen=True):
 
     @property
     def accept_length(self) -> float | None:
-        """Tokens per verify step; None without verify steps."""
         return len(self.ids) / self.verify_steps if self.verify_steps else None
 
 

@@ -114,12 +114,10 @@ class Contract(Struct, frozen=True):
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Fields with undocumented differences."""
         return tuple(row.field for row in self.rows if row.breaks)
 
     @property
     def is_same(self) -> bool:
-        """True if at least one field was compared and none is broken."""
         compared = any(row.result is not FieldResult.NOT_TESTED for row in self.rows)
         return compared and not self.broken
 
@@ -284,7 +282,6 @@ class ContractServer:
 
 
 def _short(text: str) -> str:
-    """Return an error answer's message, shortened."""
     found: Any = None
     with contextlib.suppress(ValueError):
         found = json.loads(text)

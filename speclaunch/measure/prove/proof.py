@@ -289,7 +289,6 @@ class Proof(Struct, frozen=True):
 
     @property
     def levels(self) -> tuple[LevelRecord, ...]:
-        """Records by concurrency, in order of measurement."""
         found: dict[int, list[CheckedAnswer]] = {}
         for answer in self.answers:
             found.setdefault(answer.concurrency, []).append(answer)
