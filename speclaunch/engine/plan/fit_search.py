@@ -356,7 +356,10 @@ def best(search: Search, steps: Levels) -> FitCandidate | None:
 
 
 def candidate_of(search: Search, changes: Mapping[str, Any]) -> FitCandidate | None:
-    """Return `changes` with the best untried fraction; None if none works or the pool is too small."""
+    """Return `changes` with the best untried fraction.
+
+    None if no fraction works or the pool is too small.
+    """
     bounds = search.bounds_of(changes)
     if bounds is None:
         return None
