@@ -227,7 +227,7 @@ def environment(
 
 
 def exported(scope: ShellScope) -> dict[str, Word | None]:
-    """Return the exported variables; None for a variable that the file does not set."""
+    """Return the exported variables of `scope`, each None if the file does not set its value."""
     return {
         name: _word(value)
         for name, value in scope.variables.items()
@@ -244,7 +244,7 @@ def _word(value: Value) -> Word | None:
 
 
 def leftovers(node: Simple, pipeline: SourceSpan | None) -> Iterable[Dropped]:
-    """Yield the redirections, the pipe and `&` as parts that a recipe omits."""
+    """Yield a command's redirections, its `pipeline` and its `&`, which a recipe omits."""
     for redirect in node.redirects:
         text = redirect.span.text
         yield Dropped(text, redirect.span.place, "the caller decides where the output goes")
@@ -256,7 +256,7 @@ def leftovers(node: Simple, pipeline: SourceSpan | None) -> Iterable[Dropped]:
 
 
 def prompt(first: Field) -> Iterable[Problem]:
-    """Yield a problem if a terminal prompt was copied with its command."""
+    """Yield a problem if `first` is a terminal prompt, copied with its command."""
     if first.text in ("$", "%") and first.span is not None:
         yield Problem(
             f"`{first.text}` is not a command: bash searches for a program of that name, and "
@@ -312,7 +312,7 @@ def distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
 
 
 def hands_on(function: Function, call: Sequence[Field]) -> bool:
-    """True if a call's arguments are a server command that the function starts elsewhere.
+    """True if `call` passes a server command to `function`, which starts it elsewhere.
 
     Example: `on() { ssh "$1" "docker ${q[*]}"; }`. The text that `ssh` gets may be unknown.
     """

@@ -71,7 +71,7 @@ class Instruction(Struct, frozen=True):
 
 
 def instructions(document: Document, start: int = 0, end: int | None = None) -> list[Instruction]:
-    """Return the instructions of a Dockerfile, or of a Dockerfile inside a document."""
+    """Return the instructions of a Dockerfile; `start` and `end` select a part of `document`."""
     text = document.text[: len(document.text) if end is None else end]
     escape = _escape(text, start)
     found: list[Instruction] = []
@@ -226,7 +226,7 @@ class BuildStage(Struct):
 
 
 def read_dockerfile(document: Document, start: int = 0, end: int | None = None) -> Reading:
-    """Return the servers of a Dockerfile, or of a Dockerfile inside a document."""
+    """Return the servers of a Dockerfile; `start` and `end` select a part of `document`."""
     reader = _Reader(document)
     for instruction in instructions(document, start, end):
         if not instruction.on_build:

@@ -97,7 +97,7 @@ def expand_parameter(  # noqa: PLR0911
 def default_value(
     expander: WordExpander, part: Parameter, source: SourceText
 ) -> tuple[WordPiece, ...]:
-    """Return the word after ``:-``, the value for an unset variable."""
+    """Return the word after ``:-`` or ``-`` in `part`, the value of an unset variable."""
     variable = None if part.name.isdigit() or part.name in "@*" else part.name
     filled = part.operator.startswith(":")
     note = f"the default of `{part.name}`, which this file does not set"

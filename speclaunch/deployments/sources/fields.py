@@ -233,7 +233,7 @@ def starts_home(parts: Sequence[Part]) -> bool:
 
 
 def marked(pieces: tuple[WordPiece, ...], why: str) -> tuple[WordPiece, ...]:
-    """Return the pieces, marked as unknown for their own reason, else for `why`."""
+    """Return `pieces` as unknown; `why` is the reason for pieces that have no reason yet."""
     return tuple(replace(piece, unknown=piece.unknown or why) for piece in pieces)
 
 

@@ -333,7 +333,7 @@ def _added(node: yaml.Node, path: tuple[str, ...], pairs: yaml.Node) -> yaml.Nod
 
 
 def replicas(keys: Entries, resources: Sequence[Resource]) -> None:
-    """Set replica counts by name."""
+    """Apply `replicas`. Raise NotUnderstoodError if it names an object that does not exist."""
     for item in nodes.items(keys.get("replicas")):
         entry = nodes.entries(item)
         name, count = nodes.text(entry.get("name")), entry.get("count")
@@ -346,7 +346,7 @@ def replicas(keys: Entries, resources: Sequence[Resource]) -> None:
 
 
 def images(keys: Entries, resources: Sequence[Resource], document: Document) -> None:
-    """Change image names, tags or digests, by image name."""
+    """Apply `images`: change the names, tags or digests of images."""
     for item in nodes.items(keys.get("images")):
         entry = nodes.entries(item)
         name = nodes.text(entry.get("name"))

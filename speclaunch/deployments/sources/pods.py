@@ -424,7 +424,7 @@ def _probe(
 
 
 def with_command(probe: Probe, words: list[yaml.Node], document: Document) -> Probe:
-    """Return the probe with the tokens of its command and the first URL among them."""
+    """Return `probe` with the command `words`, and the path and port of the first URL in it."""
     scalars = [word for word in words if isinstance(word, yaml.ScalarNode)]
     found = replace(probe, command=tuple(str(word.value) for word in scalars))
     for word in scalars:

@@ -289,7 +289,7 @@ def _hardware(job: Tree, role: str) -> str | None:
     gpus = _number(resources.get("gpus_per_node"))
     workers = _number(resources.get(f"{_ROLES[role]}_workers"))
     count = _number(resources.get(f"{_ROLES[role]}_nodes"))
-    if gpus and count and workers and count % workers == 0:  # workers use complete nodes
+    if gpus and count and workers and count % workers == 0:
         return declared(f"{kind}:{gpus}") or declared(kind)
     return declared(kind)
 
