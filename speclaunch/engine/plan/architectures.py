@@ -37,7 +37,7 @@ class Architectures(Struct, frozen=True):
     version: str
     """Release that the data describes."""
     exact: bool
-    """True if `version` is the requested version."""
+    """True if `version` is the requested release, or the base release of the requested fork."""
     registered: frozenset[str]
     """Architectures that the release implements."""
     mtp_default_draft_path: frozenset[str]

@@ -121,7 +121,6 @@ def _refuses_ngram(plan: Plan) -> bool:
 def _check_alternative(
     predictor: Predictor, what: str, changes: Mapping[str, Any], smallest: Mapping[str, Any]
 ) -> Alternative | None:
-    """Return the alternative with its verdict; None if it is unsupported or has no known budget."""
     try:
         bounds = predictor.bounds({**smallest, **changes})
     except (SpeclaunchError, UnknownValueError, ValueError):
@@ -314,7 +313,6 @@ def _more(before: MemoryBudget, best: Choice | None) -> str:
 
 
 def _doubt(before: MemoryBudget) -> str | None:
-    """Return a warning if the pool holds too few tokens per request."""
     tokens, running = before.tokens, before.running_requests
     if tokens is None or not running or tokens >= running * LEAST_EACH:
         return None
