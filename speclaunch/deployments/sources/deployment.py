@@ -254,10 +254,8 @@ class Imported(Struct, frozen=True):
     command: Invocation | None = None
     """Command that was read, with its flags in full."""
     note: str | None = None
-    """Reason for using a release other than the stated or newest release; else None."""
 
     def recipe(self, source: str) -> str:
-        """Return the recipe's text, with `source` and every remark in its header."""
         header = [f"Imported from {source}, read as a command of SGLang {self.version}."]
         if self.remarks:
             header += ["", *self.remarks]

@@ -105,7 +105,6 @@ def scrapes_in(roots: Sequence[Entries], document: Document) -> Iterator[Selecte
 def _monitored(
     endpoint: Entries, port: yaml.Node | None, subject: str, document: Document
 ) -> Scrape | None:
-    """Return an endpoint's scrape on `port`; None if neither a port nor a path is set."""
     shown = next((endpoint[key] for key in ("port", "targetPort", "path") if key in endpoint), port)
     if shown is None:
         return None

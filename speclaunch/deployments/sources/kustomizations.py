@@ -76,7 +76,6 @@ class JoinedDocument(Document):
         return 0
 
     def stretch(self, at: int) -> tuple[int, int]:
-        """Return the start and end offsets of the file that contains offset `at`."""
         if not self._parts:
             return super().stretch(at)
         index = self._part(at)

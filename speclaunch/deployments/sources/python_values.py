@@ -438,7 +438,6 @@ class PythonEvaluator:
         return self._number(node, left, right)
 
     def _number(self, node: ast.BinOp, left: PythonValue, right: PythonValue) -> PythonText:
-        """Return the result of integer arithmetic such as `32 * 1024`."""
         calculate = _ARITHMETIC.get(type(node.op))
         first, other = (getattr(side, "constant", None) for side in (left, right))
         if calculate is None or type(first) is not int or type(other) is not int:

@@ -264,7 +264,6 @@ class Lexer:
         self.unread: list[Problem] = []
         self.misread: list[Problem] = []
         self.strict = False
-        """True if bash gets the script unchanged; False for a fragment or part of a document."""
         self.slips: list[Problem] = []
         """Syntax errors that stop bash but do not hide commands from this reader."""
 

@@ -67,7 +67,6 @@ class Masks:
         return bool(self._texts)
 
     def shown(self, text: str) -> str:
-        """Return a text with its placeholders replaced by the original text."""
         if _FIRST not in text:
             return text
         return MARK.sub(lambda found: self._text(found[0]), text)
