@@ -115,7 +115,6 @@ class EngineWatcher:
         self._batches: dict[str, RankMetrics] = {}
 
     def run(self, ended: threading.Event, interval: float) -> None:
-        """Poll every `interval` seconds until `ended` is set."""
         with self._client:
             while not ended.is_set():
                 began = self._clock()
@@ -352,7 +351,7 @@ def _phase(run: Run) -> str:
 
 
 def _reason(error: EngineError, path: str = "") -> str:
-    """Return an error's text, with the request path."""
+    """Return an error's text after its request path; `path` is used if the error has none."""
     text, path = str(error), error.path or path
     if not text.startswith(path):
         text = f"{path} {text}"

@@ -120,7 +120,7 @@ class _Rank(Struct):
         )
 
     def _speed(self, *, is_current: bool) -> float | None:
-        """Return recent tokens per second; without a counter, as reported; None if unknown."""
+        """Return tokens per second: by the counter, else the gauge (None if absent, 0 if stale)."""
         at, last = self.readings[-1]
         since, first = next(item for item in self.readings if item[0] >= at - STALE_SECONDS)
         gained = _gain(first, last, "decoded")

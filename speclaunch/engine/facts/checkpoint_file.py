@@ -62,10 +62,7 @@ _DEPTH = 3
 
 
 def expanded(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config with every table of ranges expanded to names.
-
-    Raises ValueError if all tables together expand to more than 100,000 names.
-    """
+    """Return `config` with all ranges expanded. Raises ValueError for more than 100,000 names."""
     return _expanded(config, [_MOST_NAMES], _DEPTH)
 
 
@@ -136,8 +133,7 @@ class CheckpointFile(Struct, frozen=True):
     if few, their `shapes` (`[data type, shape]` by name)."""
     weights_source: str | None = None
     draft: Mapping[str, Any] = {}
-    """For a draft: its targets (`for`), `algorithm`, first SGLang release that loads it (`since`)
-    and `sources`."""
+    """For a draft: `for` (its targets), `algorithm`, `since` (first SGLang release), `sources`."""
     stated: Mapping[str, Any] = {}
     """`keys` of config.json whose values a document states, and that document (`source`)."""
 
@@ -233,7 +229,7 @@ def checkpoint_of(found: CheckpointFile, name: str, origin: Origin) -> Checkpoin
 def origin_of(
     found: CheckpointFile, provenance: FactSource, path: Path, revision: str | None
 ) -> Origin:
-    """Return the origin of a file's facts, and any reason why they may not match the request."""
+    """Return the origin of the facts in `found`; `doubt` states why they may not fit `revision`."""
     doubt = None
     is_other = revision not in (None, "main") and not (found.revision or "").startswith(
         str(revision)
@@ -311,9 +307,7 @@ def facts_file(folders: Iterable[Path], name: str) -> Path | None:
 
 
 def stored_names(folder: Path) -> Iterator[str]:
-    """Yield the names of at most 10,000 checkpoints in `folder`, sorted. Directory links are
-    ignored.
-    """
+    """Yield at most 10,000 checkpoint names in `folder`, sorted. Follows no directory links."""
     found: list[str] = []
     try:
         for entry in sorted(folder.iterdir()):

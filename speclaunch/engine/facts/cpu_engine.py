@@ -221,10 +221,7 @@ def installation_key(python: str, release: str = SGLANG_VERSION) -> str:
 
 
 def disabled_models(venv: Path) -> list[str]:
-    """Return the installed SGLang's model modules that the tiny models do not need, sorted.
-
-    Empty if SGLang is not installed.
-    """
+    """Return SGLang's model modules that the tiny models do not need; empty without SGLang."""
     found = {
         module.stem
         for folder in site_packages(venv)

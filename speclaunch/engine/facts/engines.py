@@ -46,14 +46,12 @@ def named(text: str) -> ResolvedVersion:
 
 
 def listed(text: str) -> tuple[ResolvedVersion, ...]:
-    """Resolve each version in `--engine VERSION[,VERSION…]`. Raises InputError if one is invalid or
-    the list is empty."""
+    """Resolve each version in `--engine VERSION[,VERSION…]`. Raises InputError."""
     return tuple(named(name) for name in names(text))
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the unique names in `--engine VERSION[,VERSION…]`. Raises InputError if the list is
-    empty."""
+    """Return the unique names in `--engine VERSION[,VERSION…]`. Raises InputError without names."""
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not found:
         remedy = f"name a release, such as --engine {held_versions()[-1]}"

@@ -50,7 +50,6 @@ class FactSource(StrEnum):
     REPOSITORY = "repository"
     """A folder `.speclaunch/models/` next to the recipe or script, or in a parent directory."""
     INDEX = "index"
-    """The checkpoint index that ships with speclaunch."""
     HUB = "hub"
 
 
@@ -70,8 +69,7 @@ class Origin(Struct, frozen=True):
     assumed: str | None = None
     """The checkpoint whose facts are used instead (`--assume`, `speclaunch.toml`), if any."""
     stated: tuple[str, ...] = ()
-    """Keys of config.json whose values the document `stated_in` states. They are certain despite
-    `doubt`."""
+    """Keys of config.json that the document `stated_in` states; certain despite `doubt`."""
     stated_in: str | None = None
 
     def __str__(self) -> str:
@@ -100,7 +98,6 @@ class PartialConfig(dict[str, Any]):
     def __init__(self, name: str, read: Mapping[str, Any], unread: Iterable[str]) -> None:
         super().__init__(read)
         self.name = name
-        """The checkpoint's name, for messages."""
         self.unread = frozenset(unread) - read.keys()
 
     def _look(self, key: object) -> None:
@@ -179,18 +176,15 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     """The checkpoint's `quant_method` (awq, gptq, fp8, modelopt_fp4, …), as the newest engine names
     it. None if the checkpoint is unquantized or its method is unknown."""
     mtp_layers: int | None = None
-    """Number of multi-token-prediction layers that the config declares (`num_nextn_predict_layers`,
-    `mtp_num_hidden_layers`). None if not declared."""
+    """Number of multi-token-prediction layers (`num_nextn_predict_layers` or a similar key)."""
     mtp_weights: bool | None = None
-    """True if the weights index (else the file headers) lists multi-token-prediction layers. None
-    if neither is available."""
+    """True if the weights index, else the file headers, lists MTP layers; None without either."""
     target_hidden_size: int | None = None
     """Hidden size of the target that an EAGLE-3 draft was trained for."""
     aux_hidden_layers: tuple[int, ...] = ()
     """Target layers whose hidden states the draft reads (EAGLE-3, DFLASH or DSPARK)."""
     use_aux_hidden_state: bool | None = None
-    """True if an EAGLE-3 draft reads hidden states (`eagle_config`). None: not stated, which means
-    true."""
+    """True if an EAGLE-3 draft reads hidden states (`eagle_config`). None also means true."""
     block_size: int | None = None
     """Number of tokens that a DFLASH draft proposes per step."""
     has_token_map: bool | None = None
@@ -214,8 +208,7 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     quantization_config: Mapping[str, Any] = {}
     """The quantization object in the config, or in ModelOpt's file next to it."""
     config: Mapping[str, Any] = {}
-    """The flat config (text_config merged over the top-level keys), for values without a field
-    above."""
+    """The flat config (text_config merged over the top level), for values without a field above."""
     raw: Mapping[str, Any] = {}
     """The unmodified config."""
     origin: Origin | None = None

@@ -77,9 +77,7 @@ def probe_host() -> Hardware:
 
 
 def _cgroup_number(name: str) -> int | None:
-    """Return a byte count of this process's control group (version 2); None if it has no such
-    limit.
-    """
+    """Return a byte count of this process's control group (version 2); None without a limit."""
     try:
         text = (_CGROUP / name).read_text().strip()
     except OSError:

@@ -249,8 +249,7 @@ class HubClient:
     def _opened(
         self, url: str, headers: Mapping[str, str]
     ) -> Iterator[tuple[Any, Iterator[bytes]]]:
-        """Yield a response and its chunks, from httpx, httpx2 or (huggingface_hub up to 0.36)
-        requests."""
+        """Yield a response and its chunks, from httpx or (huggingface_hub up to 0.36) requests."""
         if time.monotonic() > self._deadline:
             raise _late(self._seconds)
         sent = {**self._headers, **headers}
@@ -280,8 +279,7 @@ class HubClient:
             ) from None
 
     def _at(self, commit: object) -> None:
-        """Record the commit of a response. Raises HubRefusedError if it differs from an earlier
-        commit."""
+        """Record a response's commit. Raises HubRefusedError if it differs from an earlier one."""
         if not isinstance(commit, str) or not _COMMIT.match(commit):
             return
         if self.commit not in (None, commit):
@@ -345,8 +343,7 @@ _FILE = lazy(r"(?:[\w.-]{1,200}/){0,4}[\w.-]{1,200}\.safetensors\Z", re.ASCII)
 
 
 def fetch_tensors(name: str, revision: str = MAIN) -> StoredTensors:
-    """Return the tensor headers of a model on the hub. Takes at most two minutes. Raises
-    HubRefusedError."""
+    """Return a hub model's tensor headers within two minutes. Raises HubRefusedError."""
     return in_time(
         lambda deadline: _all_tensors(HubClient(name, revision, deadline)), _TENSOR_SECONDS
     )

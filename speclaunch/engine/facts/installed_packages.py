@@ -61,8 +61,7 @@ def search_path() -> "list[str]":
 
 
 def place(name: str, path: "list[str]") -> "str | None":
-    """Return the directory of a package, even in a checkout, without importing it; None if
-    absent."""
+    """Return a package's directory, even in a checkout, without importing it; None if absent."""
     import importlib.machinery
     import importlib.util
 

@@ -107,8 +107,7 @@ def near_names(name: str, count: int = 3) -> tuple[str, ...]:
 
 
 def same_model(first: str, second: str) -> bool:
-    """True if both names mean the same model, ignoring export, organization and a `meta-`
-    prefix."""
+    """True if both names mean one model, ignoring exports, organizations and the prefix `meta-`."""
     names = {_base(name).removeprefix("meta-") for name in (first, second)}
     return len(names) == 1
 
@@ -140,8 +139,7 @@ class ModelPair(Struct, frozen=True):
     target: str
     draft: str
     algorithm: str
-    """EAGLE3, EAGLE, DFLASH, DSPARK, NEXTN, STANDALONE, or an algorithm that SGLang does not
-    support."""
+    """EAGLE3, EAGLE, DFLASH, DSPARK, NEXTN, STANDALONE, or one that SGLang does not support."""
     confidence: str | None = None
     """Confidence in the pair (or in the draft's config): high, medium, low, or None if unknown."""
     since: str | None = None
@@ -149,8 +147,7 @@ class ModelPair(Struct, frozen=True):
     form: str | None = None
     """Layout of the draft's weights (`speculators format`); None for SGLang's own layout."""
     sibling: str | None = None
-    """The checkpoint for which the draft was made, if the target is only an export of that
-    checkpoint, else None."""
+    """The checkpoint that the draft was made for, if the target is only an export of it."""
     is_read: bool = False
     """True if any part of the draft's config.json is in the index."""
     sources: tuple[str, ...] = ()

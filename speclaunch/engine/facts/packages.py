@@ -67,8 +67,7 @@ class Packages(Struct, frozen=True):
     installed: Mapping[str, str] = field(default_factory=dict)
     """Versions of the relevant packages by name (lowercase, with dashes)."""
     minimums: Mapping[str, str] = field(default_factory=dict)
-    """Minimum versions, by package, that the engine requires to start (`assert_pkg_version` in
-    SGLang's engine.py)."""
+    """Minimum versions by package, from `assert_pkg_version` in SGLang's engine.py."""
     torch: Torch | None = None
     has_pip: bool = True
     ninja: bool = False

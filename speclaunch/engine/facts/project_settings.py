@@ -122,8 +122,7 @@ def _own_table(document: Mapping[str, Any]) -> Any:
 
 
 def _refuse_long_keys(text: str) -> None:
-    """Raise ValueError for a dotted key with many parts, because `tomllib` then takes quadratic
-    time."""
+    """Raise ValueError for a key of many parts, for which `tomllib` takes quadratic time."""
     if max(line.count(".") for line in text.split("\n")) < _MAX_KEY_PARTS:
         return
     bare = _NOT_BARE.sub("''", text)
@@ -235,8 +234,7 @@ class SettingsFrom(Struct, frozen=True):
     enabled: bool = True
 
     def file_for(self, folder: Path) -> Path | None:
-        """Return the settings file for a folder, or None. Raises InputError for a link out of the
-        project."""
+        """Return the settings file for `folder`. Raises InputError for a link out of it."""
         if self.file is not None or not self.enabled:
             return self.file if self.enabled else None
         found = nearest_file(folder)
@@ -324,7 +322,7 @@ _At = tuple[str | int, ...]
 
 
 class _Checked:
-    """The checked values of one file, with all problems collected."""
+    """Reader of one file's values. It collects problems instead of raising errors."""
 
     def __init__(self, file: ProjectFile) -> None:
         self._file, self.problems = file, list[Problem]()
@@ -417,7 +415,6 @@ class _Checked:
         return None
 
     def texts(self, at: _At) -> tuple[PlacedText, ...]:
-        """Read a string or a list of strings."""
         value = self._value(at)
         if not isinstance(value, list):
             single = self.text(at)

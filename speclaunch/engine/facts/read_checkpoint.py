@@ -137,8 +137,7 @@ QUANTIZATION_FILE = "hf_quant_config.json"
 
 
 def quantization(*configs: Mapping[str, Any]) -> str | None:
-    """Return the quantization method of the first config that sets one (`quant_method`, or
-    ModelOpt's algorithm); None if none does."""
+    """Return the first config's quantization method (`quant_method` or ModelOpt's) that is set."""
     for config in configs:
         for key in ("quantization_config", "compression_config"):
             found = mapping(config.get(key))
@@ -341,8 +340,9 @@ def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read(config: Mapping[str, Any], key: str) -> Any:
-    """Return a key that determines where other keys are; None if unread. Then those are unread,
-    too.
+    """Return the value of a key that determines where other keys are; None if it is unread.
+
+    Fields that depend on those keys are then unread, too.
     """
     unread = isinstance(config, PartialConfig) and key in config.unread
     return None if unread else config.get(key)

@@ -75,8 +75,7 @@ def _ranges_of(table: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def ranges(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table's values, keyed by patterns with ranges (`[0-60]`) that match only its
-    names."""
+    """Return a table's values by patterns with ranges (`[0-60]`) that match only its names."""
     groups: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
     for name, value in table.items():
         numbers = tuple(int(number) for number in _NUMBER.findall(name))
@@ -217,8 +216,7 @@ def _is_place(value: str) -> bool:
 
 
 def tensors_in(directory: Path) -> Mapping[str, TensorHeader]:
-    """Return the tensors in the weight files' headers; empty if there are more than `MOST_HEADERS`
-    files or one is unreadable."""
+    """Return the directory's tensors; empty above `MOST_HEADERS` files or if one is unreadable."""
     files = loaded_files(directory)
     found: dict[str, TensorHeader] = {}
     try:

@@ -170,8 +170,7 @@ class NoEngineError(LaunchError):
     failed: tuple[str, ...] = ()
 
     def for_user(self, cpu_engine: bool) -> NoEngineError:
-        """Return the same error with advice for the user. `cpu_engine`: True if the CPU engine is
-        installed."""
+        """Return the same error with advice. `cpu_engine`: True if the CPU engine is installed."""
         install = "" if cpu_engine else "`speclaunch engine install cpu`, then "
         which = "the installed CPU engine" if cpu_engine else "the CPU engine"
         found = NoEngineError(
@@ -192,8 +191,7 @@ class Runtime(Struct, frozen=True):
     sglang_path: Path | None = None
     """Directory of the installed sglang package; None if unknown."""
     executed: bool = True
-    """False if only the interpreter's files were read, because a file names an interpreter that the
-    user does not trust."""
+    """False if only its files were read, because the user does not trust the interpreter."""
 
     @property
     def sglang(self) -> str | None:
@@ -398,8 +396,7 @@ def pip_command() -> list[str]:
 
 
 def pip_environment() -> dict[str, str]:
-    """Return pip's environment: this process's, without variables that change where pip
-    installs."""
+    """Return this process's environment without variables that change where pip installs."""
     diverting = {"PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX"}
     return {name: value for name, value in os.environ.items() if name not in diverting}
 

@@ -80,8 +80,7 @@ def _places(header: TensorHeader, most: int) -> list[tuple[int, int]]:
 
 
 def integers(file: Path, header: TensorHeader) -> tuple[int, ...] | None:
-    """Return an integer or boolean tensor's values; None if large, unreadable or of another
-    type."""
+    """Return an integer or boolean tensor's values; None if large, unreadable or another type."""
     code = _INTEGERS.get(header.dtype)
     if code is None or header.elements > _MOST_INTEGERS:
         return None
@@ -212,8 +211,7 @@ class TensorsOnDisk:
         return self._read_once()
 
     def contents(self, names: Iterable[str]) -> Mapping[str, Content]:
-        """Return the contents by name. Only the beginning, middle and end of a large tensor are
-        read."""
+        """Return the contents by name. Only start, middle and end of a large tensor are read."""
         known = [name for name in names if name in self.headers.tensors]
         most = min(_MOST_PER_TENSOR, _BUDGET // max(len(known), 1))
         found = {}

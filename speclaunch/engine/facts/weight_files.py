@@ -233,10 +233,7 @@ def read_header(file: Path) -> dict[str, TensorHeader]:
 def checked(
     raw: Mapping[str, Any], data_at: int, file_bytes: int, name: str
 ) -> dict[str, TensorHeader]:
-    """Return the tensors of a parsed header; their data begins at offset `data_at`.
-
-    Raises BrokenHeaderError.
-    """
+    """Return a header's tensors, with data from offset `data_at`. Raises BrokenHeaderError."""
     found = {tensor: _tensor(tensor, entry, data_at, name) for tensor, entry in raw.items()}
     at = data_at
     for tensor, header in sorted(found.items(), key=lambda item: (item[1].start, item[1].end)):
@@ -367,8 +364,7 @@ class CheckpointWeights(Struct, frozen=True):
         return None if hidden_layers is None else False
 
     def has_token_map(self) -> bool | None:
-        """True if there is a map from the draft's vocabulary to the target's (EAGLE-3's `d2t`);
-        None if unknown."""
+        """True if there is a map between vocabularies (EAGLE-3's `d2t`); None if unknown."""
         if self.names is None:
             return None
         return any(name.rpartition(".")[2] == "d2t" for name in self._with("d2t"))
@@ -383,8 +379,7 @@ class CheckpointWeights(Struct, frozen=True):
 
 
 def read_weights(directory: Path) -> CheckpointWeights:
-    """Return the tensor names and bytes of a directory's weights, from the index or else the file
-    headers."""
+    """Return a directory's tensor names and bytes, from the index or else the file headers."""
     files = weight_files(directory)
     if is_file(directory / INDEX):
         try:
@@ -460,8 +455,7 @@ SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 
 
 class Vocabulary(Struct, frozen=True):
-    """The number of tokens, including added tokens, and a digest. Equal digests mean equal
-    mappings."""
+    """Token count, including added tokens, and a digest, which is equal for equal mappings."""
 
     tokens: int
     digest: str

@@ -140,8 +140,7 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def _names(self) -> Mapping[str, Argument]:
-        """Arguments by name. Primary flags take precedence over aliases, and both over
-        destinations."""
+        """Arguments by name. Primary flags take precedence over aliases, then destinations."""
         found = {argument.name: argument for argument in self.arguments.values()}
         for argument in self.arguments.values():
             for alias in argument.aliases:
@@ -167,7 +166,7 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that :meth:`by_name` accepts."""
+        """Names, aliases and destinations of all arguments."""
         return tuple(self._names)
 
     def by_name(self, name: str) -> Argument | None:
@@ -191,8 +190,7 @@ class Catalogue(Struct, frozen=True, dict=True):
         return self._by_flag[found] if isinstance(found, str) else found
 
     def full_flag(self, token: str) -> str | Ambiguous | UnknownFlag:
-        """Return the full option string that argparse matches to ``token`` (possibly
-        ``--no-x``)."""
+        """Return the full option string (or `--no-x`) that argparse matches to ``token``."""
         if token in self._by_flag:
             return token
         prefix = token.partition("=")[0]

@@ -50,8 +50,7 @@ def file_of(version: str, directory: Path) -> Path:
 
 
 def of_judge(name: str) -> str | None:
-    """Return the fork version that the judge `name` validates; None if there is no such judge or it
-    validates a release."""
+    """Return the fork version that the judge `name` validates; None if it is not a fork's judge."""
     file = judges_home() / name / JUDGE_RECORD
     if file.parent.name != name or not reads.may_read(file):
         return None
@@ -159,8 +158,7 @@ def _read_catalogue(file: Path) -> dict[str, Any]:
 
 
 def _write(file: Path, document: Mapping[str, Any]) -> None:
-    """Write a catalogue atomically, because several processes may read the same fork at the same
-    time."""
+    """Write a catalogue atomically, because several processes may read the same fork at once."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, json.dumps(document, ensure_ascii=False, indent=1))

@@ -44,7 +44,7 @@ class MetricNote(Struct, frozen=True):
     """The meaning of a metric's value in some releases."""
 
     meaning: str
-    """Includes when the engine updates the value, and pitfalls."""
+    """Meaning of the value, when the engine updates it, and pitfalls."""
     source: str
     """Release and file that the note is based on."""
     versions: str = ""

@@ -78,8 +78,7 @@ class Parser(argparse.ArgumentParser):
             raise ArgumentsRefusedError(f"{type(error).__name__}: {error}") from None
 
     def option_of(self, word: str) -> argparse.Action | bool | None:
-        """Return the action of a flag; False if `word` is not a flag, None if it is unknown or
-        ambiguous."""
+        """Return a flag's action; None if unknown or ambiguous, False if `word` is not a flag."""
         found = self._parsed_optional(word)
         if found is None:
             return None

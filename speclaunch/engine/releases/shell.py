@@ -78,8 +78,7 @@ def _is_from_variable(value: str) -> bool:
 
 
 def _word(value: str, name: str, *, secret: bool) -> str:
-    """Return a quoted value, or a reference to its variable. A literal secret's variable is `name`
-    in uppercase."""
+    """Return a quoted value, or a variable reference (`name` in uppercase for a literal secret)."""
     if isinstance(value, FromEnvironment) and not is_written_secret(value):
         hidden = secret or is_secret_text(value)
         return value.shell(defaults=not hidden) if hidden or value.unset else shlex.quote(value)

@@ -100,8 +100,7 @@ def _plain_clause(text: str) -> tuple[str, _PlainKey] | None:
 
 
 def _bound(version: str) -> _PlainKey | None:
-    """Return the sort key of a release or candidate; None for any other version. A candidate
-    precedes its release."""
+    """Return the sort key of a release, or of a candidate (before its release); None otherwise."""
     release, candidate, number = version.partition("rc")
     if not candidate:
         return _plain_key(version)

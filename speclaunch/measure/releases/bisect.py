@@ -287,7 +287,6 @@ def bisect_document(
 
 
 def _flaky(probes: tuple[ReleaseProbe, ...]) -> list[str]:
-    """Return the releases whose evaluations or starts disagree."""
     verdicts: dict[str, set[str]] = {}
     for probe in probes:
         found = verdicts.setdefault(probe.release, set())

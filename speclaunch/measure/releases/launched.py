@@ -114,14 +114,12 @@ class ObservedServer:
         self._server = ProofServer(lambda: EngineClient(address), _AT_ONCE)
 
     def observe(self) -> ReleaseAnswers:
-        """Return the server's answers to the fixed prompts."""
         try:
             return ReleaseAnswers(tuple(self._server.answers(fixed_prompts(), logprobs=False)))
         except EngineError as error:
             raise LaunchError(f"the server gave no valid answer: {error}") from error
 
     def info(self) -> Mapping[str, Any]:
-        """Return the arguments that the server reports, without secrets."""
         try:
             with EngineClient(self._address) as client:
                 return dict(Redactor().value(client.server_info()))
@@ -153,7 +151,7 @@ class ObservedServer:
         return None
 
     def _scores(self, prompt: ProofPrompt, answer: ProofAnswer) -> Sequence[Any] | None:
-        """Return this server's scores of the reference's answer; None if scoring fails."""
+        """Return this server's scores of `answer`, the reference's; None if scoring fails."""
         try:
             (ids,) = self._server.prompt_ids([prompt])
             (scores,) = self._server.scores([(ids, answer.ids)])

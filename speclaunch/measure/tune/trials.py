@@ -290,7 +290,6 @@ class StoredStarts(Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """Total seconds of the trial starts."""
         return sum(start.seconds for start in self.starts)
 
     def write(self) -> None:

@@ -57,8 +57,7 @@ class Objects(Names):
 
     @abstractmethod
     def block(self, body: list[ast.stmt], scope: ExpressionScope) -> tuple[Any] | None:
-        """Run statements. Return the first ``return`` value reached, as a 1-tuple; None if there is
-        none."""
+        """Run statements; return the first ``return`` value as a 1-tuple, or None without one."""
 
     def items(self, value: Any) -> list[Any]:
         """Return the items of a value; an empty list if unknown."""
@@ -215,8 +214,7 @@ def bind_parameters(
 
 
 def default_of(evaluator: Objects, value: Any, scope: ExpressionScope) -> Any:
-    """Return a field's default, unwrapped from ``field(default=…)`` or
-    ``field(default_factory=…)``."""
+    """Return a field's default, unwrapped from ``field(default=…)`` or ``default_factory``."""
     if not (isinstance(value, Instance) and value.of is _FIELD):
         return value
     keywords = dict(value.keywords)
@@ -335,8 +333,6 @@ class SourceEvaluator(Objects):
             items = self.items(value)
             for part, item in zip(target.elts, [*items, *[OpaqueValue("?")] * 9], strict=False):
                 self._bind(part, item, scope)
-
-    # Expressions -------------------------------------------------------------------------
 
     def value(self, node: ast.expr, scope: ExpressionScope) -> Any:
         if self._depth > _DEPTH:

@@ -246,8 +246,7 @@ class Usage(Struct):
 
 
 def scan(evaluator: SourceEvaluator, names: Iterable[str]) -> Usage:
-    """Return all variables, and the variables and ``names`` (destinations) that server code
-    reads."""
+    """Return all variables, and which of them and of ``names`` (destinations) server code reads."""
     source = evaluator.source
     texts = {file: source.read(file) or "" for file in source.server_files()}
     words = {file: frozenset(_WORD.findall(text)) for file, text in texts.items()}
@@ -356,7 +355,7 @@ def _written(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _name_in(node: ast.AST, *, declares: bool) -> str | None:
-    """Return the variable that `envs.NAME` or (unless `declares`) a string names, or None."""
+    """Return the variable that `node` names: as `envs.NAME` or, unless `declares`, as a string."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return node.attr if node.value.id.endswith("envs") and _NAME.fullmatch(node.attr) else None
     if declares or not isinstance(node, ast.Constant) or not isinstance(node.value, str):
@@ -383,8 +382,7 @@ def _is_message(node: ast.stmt) -> bool:
 
 
 def _reads(tree: ast.Module, skipped: frozenset[ast.AST]) -> set[str]:
-    """Return every name that is loaded as an attribute or is a string constant, except in
-    declarations."""
+    """Return the names that are loaded as attributes or are strings, except in declarations."""
     found: set[str] = set()
     todo: list[ast.AST] = [tree]
     while todo:

@@ -80,8 +80,7 @@ class PackageSource:
             self._archive.close()
 
     def read(self, name: str) -> str | None:
-        """Return the text of one file (``sglang/srt/server_args.py``); None if it does not
-        exist."""
+        """Return a file's text (``sglang/srt/server_args.py``); None if it does not exist."""
         if name not in self._known:
             return None
         try:
@@ -94,7 +93,6 @@ class PackageSource:
         return data.decode("utf-8", errors="replace")
 
     def tree(self, name: str) -> ast.Module | None:
-        """Return the syntax tree of one file; None if it does not exist."""
         if name not in self._trees:
             text = self.read(name)
             self._trees[name] = None if text is None else self.parse(name, text)
@@ -118,8 +116,7 @@ class PackageSource:
         return None
 
     def server_files(self) -> Iterator[str]:
-        """Yield every file that a server may run, starting with those most likely to read
-        arguments."""
+        """Yield the files that a server may run; those that likely read arguments come first."""
         files = [name for name in self._names if not _NOT_THE_SERVER.search(name)]
         yield from sorted(files, key=lambda name: (name.count("/"), name))
 
@@ -128,8 +125,7 @@ class PackageSource:
         yield from (name for name in self._native if not _NOT_THE_SERVER.search(name))
 
     def version(self, otherwise: str | None = None) -> str:
-        """Return the version from the version file or metadata, else `otherwise`. Raises
-        ExtractError."""
+        """Return the version that the package states, else `otherwise`. Raises ExtractError."""
         for name in (f"{PACKAGE}/version.py", f"{PACKAGE}/_version.py"):
             for node in ast.walk(self.tree(name) or ast.Module(body=[], type_ignores=[])):
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
@@ -162,8 +158,7 @@ class OpaqueValue(Struct, frozen=True):
     text: str
 
     def __bool__(self) -> bool:
-        """False: an unknown condition counts as unmet (no accelerator, no plugin, no variable
-        set)."""
+        """False: an unknown condition counts as unmet (no accelerator, plugin or variable)."""
         return False
 
     @property
@@ -286,8 +281,7 @@ class Names(ABC):
         return None
 
     def module_expression(self, file: str, name: str) -> tuple[str, ast.expr] | None:
-        """Return the file and right-hand side of a module-level name's assignment; None if
-        absent."""
+        """Return the file and the value node of a module-level assignment; None if absent."""
         for node in getattr(self.source.tree(file), "body", ()):
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
