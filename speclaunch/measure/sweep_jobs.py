@@ -87,7 +87,6 @@ class JobOptions(Struct, frozen=True):
         return found
 
     def words(self) -> list[str]:
-        """Return these options as command-line arguments of a job."""
         found: list[str] = []
         for name, value in asdict(self).items():
             option = f"--{name.replace('_', '-')}"

@@ -145,7 +145,6 @@ def _cancel(folder: Folder, planned: Planned) -> None:
 
 
 def _why(log: Path, code: int | None, left: int) -> str:
-    """Return the error text for a launcher that ended with `left` jobs unfinished."""
     lines: list[str] = []
     with contextlib.suppress(OSError):
         lines = log.read_text(errors="replace").splitlines()
@@ -292,7 +291,6 @@ def _row(
 
 
 def _kv_tokens(reported: Mapping[str, Any]) -> int | None:
-    """Return the KV cache capacity in tokens, from the launch's journal; None if unknown."""
     log = _text(reported.get("log"))
     journal = read_json(Path(log).parent / JOURNAL) if log else None
     attempts = (journal or {}).get("attempts") or [{}]

@@ -344,14 +344,12 @@ def watched_once(targets: Sequence[WatchTarget], interval: float) -> list[Watche
 
 
 def _phase(run: Run) -> str:
-    """Return the current phase of a start as a suffix; empty before the first phase."""
     steps = run.attempts[-1].get("milestones") if run.attempts else None
     phase = _text(mapping(steps[-1]).get("phase")) if isinstance(steps, list) and steps else None
     return f": {phase}" if phase else ""
 
 
 def _reason(error: EngineError, path: str = "") -> str:
-    """Return an error's text after its request path; `path` is used if the error has none."""
     text, path = str(error), error.path or path
     if not text.startswith(path):
         text = f"{path} {text}"

@@ -167,7 +167,6 @@ class EngineHistory:
 
     @property
     def is_low(self) -> bool:
-        """True while a rank's acceptance is below its learned level."""
         return any(item.test.is_low for item in self._ranks.values())
 
     @property

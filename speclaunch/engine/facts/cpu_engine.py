@@ -95,7 +95,6 @@ class CpuEngine(Struct, frozen=True):
     """A CPU engine, installed or not. All paths follow from the home and the release."""
 
     home: Path
-    """The home directory of speclaunch."""
     release: str = SGLANG_VERSION
     """One of `RELEASES`."""
 

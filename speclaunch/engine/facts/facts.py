@@ -46,7 +46,6 @@ class FactSource(StrEnum):
     DIRECTORY = "directory"
     """A directory with the requested name, or a directory below a `--models` directory."""
     CACHE = "cache"
-    """A hub cache on this machine."""
     REPOSITORY = "repository"
     """A folder `.speclaunch/models/` next to the recipe or script, or in a parent directory."""
     INDEX = "index"
@@ -151,7 +150,6 @@ class Checkpoint(Struct, frozen=True):  # noqa: PLW1641  its mappings have no ha
     path: Path | None = None
     """The directory that the facts were read from; None for other sources."""
     architectures: tuple[str, ...] = ()
-    """`architectures` of config.json, e.g. `LlamaForCausalLM`."""
     model_type: str | None = None
     dtype: str | None = None
     """`torch_dtype` or `dtype` of the config without the prefix `torch.`, such as `bfloat16`."""

@@ -167,7 +167,6 @@ def _cached(cache: Path, name: str, revision: str | None) -> Iterator[Path]:
 
 
 def _reference(path: Path) -> str | None:
-    """Return the commit in a hub cache's file for a branch or tag; None if there is none."""
     try:
         commit = read_start(path, 100)[0].decode("ascii", "replace").strip()
     except UnreadableFileError:

@@ -497,7 +497,6 @@ def revision_of(source: str) -> str | None:
 
 
 def _fetch(hub: HubClient, directory: Path, files: Mapping[str, int]) -> None:
-    """Download config.json, which must exist, and any of the other `files` that exist."""
     config = hub.file("config.json", MAX_CONFIG_BYTES)
     if config is None:
         raise HubRefusedError(

@@ -174,7 +174,6 @@ def partners_of(target: str) -> tuple[str, ...]:
 
 
 def _listed(name: str) -> str:
-    """Return the listed checkpoint that `name` means (`/models/Qwen3-8B`), else `name` itself."""
     if name in _table().drafts or name in _table().targets or name in _table().partners:
         return name
     meant = likely(name)

@@ -234,7 +234,7 @@ class SettingsFrom(Struct, frozen=True):
     enabled: bool = True
 
     def file_for(self, folder: Path) -> Path | None:
-        """Return the settings file for `folder`. Raises InputError for a link out of it."""
+        """Return a folder's settings file. Raises InputError for a link out of the project."""
         if self.file is not None or not self.enabled:
             return self.file if self.enabled else None
         found = nearest_file(folder)
@@ -472,7 +472,6 @@ _READERS: _Readers = {
     "overrides": _Checked.overrides,
     "select": _Checked.split,
 }
-"""Functions that read the file's values, by key: a field of `ProjectSettings`, or `extend`."""
 _OVERRIDE_READERS: _Readers = {
     "paths": _Checked.texts,
     "engine": _Checked.engine,
@@ -480,7 +479,6 @@ _OVERRIDE_READERS: _Readers = {
     "select": _Checked.split,
     "ignore": _Checked.split,
 }
-"""Functions that read an override's values, by field of `Override`."""
 PROJECT_KEYS = tuple(_READERS)
 """Valid keys in a settings file. A key that sets an option has the option's name."""
 

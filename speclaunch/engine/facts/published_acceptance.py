@@ -300,7 +300,6 @@ def acceptance_score(published: Iterable[PublishedAcceptance]) -> float | None:
 
 @lru_cache(maxsize=64)
 def _of_model(target: str) -> tuple[PublishedAcceptance, ...]:
-    """Return the measurements of `target`, followed by those of its other exports."""
     measured = _table().measured
     meant = likely(target)
     name = target if meant is None or target in measured else meant[0]

@@ -64,7 +64,6 @@ def shortened(config: Any) -> Any:
 
 
 def _ranges_of(table: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the ranges of a table; None if they do not expand to the table."""
     if _BRACE.search("".join(table)):
         return None
     found = ranges(table)

@@ -189,7 +189,6 @@ class Runtime(Struct, frozen=True):
     python_version: str
     packages: Mapping[str, str]
     sglang_path: Path | None = None
-    """Directory of the installed sglang package; None if unknown."""
     executed: bool = True
     """False if only its files were read, because the user does not trust the interpreter."""
 

@@ -308,7 +308,6 @@ def _tensor(tensor: str, entry: object, data_at: int, name: str) -> TensorHeader
 
 
 def _counts(value: Any, most: int) -> tuple[int, ...] | None:
-    """Return `value` as a tuple if it is a list of at most `most` plausible counts, else None."""
     if not isinstance(value, list) or len(value) > most:
         return None
     right = all(type(number) is int and 0 <= number < MOST_BYTES for number in value)
@@ -515,7 +514,6 @@ def _of_tokenizer(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _special_tokens(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts of `bos_token` and similar tokens, and of additional special tokens."""
     values = [value for key, value in config.items() if key.endswith("_token")]
     for key in ("additional_special_tokens", "extra_special_tokens"):
         more = config.get(key)

@@ -200,7 +200,6 @@ Convert = Callable[[str], Any]
 
 
 def _refusal(message: str) -> Exception:
-    """Return the exception that makes argparse reject a value with this message."""
     from argparse import ArgumentTypeError  # noqa: PLC0415  most values are good
 
     return ArgumentTypeError(message)

@@ -315,7 +315,6 @@ def _dependencies(task: BisectTask, pair: PairRecord) -> list[DependencyRecord]:
 
 
 def _requirements(packages: Packages) -> Mapping[str, str]:
-    """Return a release's required versions by package, without extras."""
     found: dict[str, str] = {}
     for line in packages.requires:
         with contextlib.suppress(InvalidRequirement):

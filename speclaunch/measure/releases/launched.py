@@ -151,7 +151,6 @@ class ObservedServer:
         return None
 
     def _scores(self, prompt: ProofPrompt, answer: ProofAnswer) -> Sequence[Any] | None:
-        """Return this server's scores of `answer`, the reference's; None if scoring fails."""
         try:
             (ids,) = self._server.prompt_ids([prompt])
             (scores,) = self._server.scores([(ids, answer.ids)])

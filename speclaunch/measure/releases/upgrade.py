@@ -224,7 +224,6 @@ Undecided = tuple[Advisory, str]
 
 
 def _advisories_of(planned: PlannedDeployment) -> tuple[list[Advisory], list[Undecided]]:
-    """Return the advisories that affect a plan, and those that depend on a missing fact."""
     found: list[Advisory] = []
     undecided: list[Undecided] = []
     for advisory in all_advisories():
@@ -415,7 +414,6 @@ def _command_upgrade(
 
 
 def _lines(invocation: Invocation) -> range:
-    """Return the line numbers of a command in its file."""
     words = (*invocation.program, *invocation.words)
     places = [word.used_at or word.place for word in words]
     lines = [place.line for place in places if place.path == invocation.place.path]

@@ -157,7 +157,6 @@ _Rows = tuple[EffectiveArgument, EffectiveArgument]
 def _reported(
     found: PlanComparison, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[_Rows]:
-    """Yield the arguments that both servers report, except volatile ones."""
     old = {row.name: row for row in found.before.rows if row.version_name in before}
     for row in found.after.rows:
         if row.name in old and row.version_name in after and row.name not in _VOLATILE:
@@ -229,7 +228,6 @@ def _answers(before: ReleaseRun, after: ReleaseRun) -> Iterator[UpgradeReason]:
 
 
 def _by_prompt(run: ReleaseRun) -> Sequence[float]:
-    """Return the acceptance length of each answer; 0 without verify steps."""
     return [answer.accept_length or 0.0 for answer in run.observation.answers]
 
 

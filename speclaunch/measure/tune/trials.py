@@ -459,7 +459,6 @@ class Expectation(Struct, frozen=True):
     comparison: float
 
     def fits(self, limit: TuningBudget, spent: float) -> bool:
-        """True if another start and the final comparison fit within the budget."""
         return limit.seconds is None or spent + self.start + self.comparison <= limit.seconds
 
 

@@ -141,7 +141,6 @@ def _choices(evaluator: SourceEvaluator, choices: Any) -> tuple[Any, ...] | None
 
 
 def _replacement(new_flag: Any, help_text: str, primary: str) -> str | None:
-    """Return the replacement that the action names, else one from the help text, else None."""
     if isinstance(new_flag, str):
         return new_flag
     if help_text == SUPPRESS:
@@ -358,7 +357,6 @@ def _alias(evaluator: SourceEvaluator, file: str, node: ast.expr) -> ast.expr:
 
 
 def _unwrap_optional(node: ast.expr) -> ast.expr:
-    """Return ``X`` of ``Optional[X]``, ``X | None``, ``Union[X, None]``; else the type itself."""
     parts: list[ast.expr] = []
     if isinstance(node, ast.Subscript) and _last_name(node.value) == "Optional":
         return node.slice

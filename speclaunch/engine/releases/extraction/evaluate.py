@@ -60,7 +60,6 @@ class Objects(Names):
         """Run statements; return the first ``return`` value as a 1-tuple, or None without one."""
 
     def items(self, value: Any) -> list[Any]:
-        """Return the items of a value; an empty list if unknown."""
         if isinstance(value, ClassValue):
             return [
                 member

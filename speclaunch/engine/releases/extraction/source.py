@@ -99,7 +99,6 @@ class PackageSource:
         return self._trees[name]
 
     def parse(self, name: str, text: str) -> ast.Module:
-        """Return the syntax tree of ``text``. Raises ExtractError with file and line."""
         try:
             return ast.parse(text)
         except (SyntaxError, ValueError) as error:
@@ -108,7 +107,6 @@ class PackageSource:
             raise ExtractError(f"{self.path}: {name}:{line}: cannot be parsed: {reason}") from error
 
     def module_file(self, dotted: str) -> str | None:
-        """Return the file of a dotted module name; None if this package does not contain it."""
         base = dotted.replace(".", "/")
         for name in (f"{base}.py", f"{base}/__init__.py"):
             if name in self._known:
