@@ -154,7 +154,7 @@ _POLL_S = 0.5
 
 
 class Folder(Struct, frozen=True):
-    """Folder of a sweep."""
+    """Folder of a sweep, with the files that this module's docstring lists."""
 
     path: Path
 

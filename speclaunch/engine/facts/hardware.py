@@ -21,7 +21,7 @@ class Vendor(StrEnum):
 
 
 class OtherProcess(Struct, frozen=True):
-    """A process that uses GPU memory."""
+    """A process that uses GPU memory; `memory_bytes` is None if the driver does not report it."""
 
     pid: int
     name: str

@@ -90,7 +90,7 @@ class HubRefusedError(Exception):
 
 
 class HubListing(Struct, frozen=True):
-    """Metadata that the hub reports about a model."""
+    """Metadata of a model on the hub. Fields that are None or empty were not reported."""
 
     commit: str | None = None
     gated: bool | None = None

@@ -49,7 +49,6 @@ class ArgumentKind(StrEnum):
     REFUSED = "refused"
     """``--x`` is in the parser only to be rejected with a message"""
     HELP = "help"
-    """``--help``"""
 
     @property
     def takes_value(self) -> bool:

@@ -156,12 +156,12 @@ class Catalogue(Struct, frozen=True, dict=True):
 
     @cached_property
     def _near(self) -> dict[tuple[str, int], tuple[str, ...]]:
-        """Cached matches for misspelled flags, by flag and match count."""
+        """Cache of `close`, by flag and count."""
         return {}
 
     @cached_property
     def _longer(self) -> dict[str, tuple[str, ...]]:
-        """Cached full flags, by prefix."""
+        """Cache of `full_flag`: the flags that begin with a prefix."""
         return {}
 
     @property

@@ -29,7 +29,7 @@ PROGRAM = "sglang serve"
 
 
 class ArgumentsRefusedError(Exception):
-    """Raised with the parser's message where argparse would exit."""
+    """Error: argparse would exit. The message is the parser's."""
 
 
 class Parser(argparse.ArgumentParser):

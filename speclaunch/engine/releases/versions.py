@@ -19,7 +19,7 @@ _NEWEST = ("latest", "newest")
 
 
 class UnknownVersion(InputError):
-    """Raised if the requested text is not a version."""
+    """Error: the requested text is not a version."""
 
 
 class ResolvedVersion(Struct, frozen=True):

@@ -246,7 +246,7 @@ def plan_here(prepared: Prepared) -> Plan:
 
 
 class StartFailedError(LaunchError):
-    """Failure of a release to serve in time."""
+    """Error: a release does not serve in time."""
 
 
 class LaunchedRelease(Struct, frozen=True):

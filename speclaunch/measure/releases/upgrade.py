@@ -118,13 +118,13 @@ def verdict_of(reasons: Iterable[UpgradeReason]) -> UpgradeVerdict:
 
 
 def blocked(problems: Iterable[Problem]) -> Iterator[UpgradeReason]:
-    """Yield the reasons why a command cannot be migrated."""
+    """Yield a `not safe` reason for each problem of a migration."""
     for problem in problems:
         yield UpgradeReason(Aspect.COMMAND, UpgradeVerdict.NOT_SAFE, problem.message)
 
 
 def reasons_of(found: PlanComparison) -> Iterator[UpgradeReason]:
-    """Yield the reasons found by comparing the two plans."""
+    """Yield the reasons against an upgrade between the two plans of `found`."""
     yield from _refusals(found)
     yield from _values(found)
     yield from _memory(found)

@@ -190,7 +190,7 @@ def order_of(side: LaunchedSide, setting: DraftSetting, name: str | None = None)
 
 
 def override_words(setting: DraftSetting) -> tuple[str, ...]:
-    """Return the setting as overrides."""
+    """Return the setting as overrides of a recipe: `args.NAME=VALUE`."""
     return tuple(f"args.{name}={value}" for name, value in setting.arguments.items())
 
 

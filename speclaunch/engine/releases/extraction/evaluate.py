@@ -47,7 +47,7 @@ _CALL_DEPTH = 60
 
 
 class Objects(Names):
-    """Evaluates attributes and calls of objects that the package defines."""
+    """Evaluator of attributes and calls of objects that the package defines."""
 
     _depth = 0
 
@@ -252,7 +252,7 @@ _DEPTH = 60
 
 
 class SourceEvaluator(Objects):
-    """Evaluates the expressions and statements of one package."""
+    """Evaluator of the expressions and statements of one package."""
 
     def block(self, body: list[ast.stmt], scope: ExpressionScope) -> tuple[Any] | None:
         for node in body:

@@ -87,7 +87,7 @@ def names_speculation(name: str) -> bool:
 
 
 def is_speculative_file(file: str) -> bool:
-    """True if a file implements speculation."""
+    """True if a file's path shows that it implements speculation."""
     return bool(_SPECULATIVE_FILE.search(file))
 
 

@@ -31,7 +31,7 @@ _NATIVE = (".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
 
 
 class ExtractError(InputError):
-    """Raised for a missing file, a syntax error, or a package without arguments or version."""
+    """Error: a missing file, a syntax error, or a package without arguments or version."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Problem(message))
@@ -226,7 +226,7 @@ _MUTATORS = frozenset({"append", "extend", "add", "update", "insert", "remove", 
 
 
 class Names(ABC):
-    """Resolves names in the modules of one package."""
+    """Resolver of names in the modules of one package."""
 
     def __init__(self, source: PackageSource) -> None:
         self.source = source
