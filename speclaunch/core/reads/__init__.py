@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from speclaunch.core.reads import states
-from speclaunch.core.reads.bounded import MAX_BYTES, read_with_status
+from speclaunch.core.reads.bounded import MAX_BYTES, AnyPath, read_with_status
 from speclaunch.core.reads.states import (
     ABSENT,
     CHANGED,
@@ -38,7 +38,6 @@ from speclaunch.core.reads.states import (
     RUNNABLE,
     SIZE,
     VARIABLE,
-    AnyPath,
 )
 
 P = ParamSpec("P")

@@ -17,7 +17,8 @@ MAX_BYTES = 10 << 20
 STREAM_SECONDS = 600
 """Seconds to wait for the end of a stream that is not a terminal."""
 _CHUNK = 1 << 20
-_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EBADF})
+MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EBADF})
+"""Error numbers of a path that does not exist."""
 
 AnyPath = str | os.PathLike[str]
 
@@ -141,6 +142,6 @@ def is_endless(stream: BinaryIO) -> bool:
 
 def reason(error: OSError) -> str:
     """Return why a file could not be read, as a phrase for a message."""
-    if error.errno in _MISSING:
+    if error.errno in MISSING:
         return "no such file"
     return error.strerror or str(error)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import stat
 import time
 from collections.abc import Callable
-from typing import TypeAlias
 
-from speclaunch.core.reads.bounded import read_regular
-
-AnyPath: TypeAlias = str | os.PathLike[str]
+from speclaunch.core.reads.bounded import MISSING, AnyPath, read_regular
 
 KIND, CONTENT, NAMES, SIZE, REAL, LINK = "kcnsrl"
 """Kinds of reads: the kind of a path (file, directory, absent), a file's content, the names in a
@@ -51,8 +47,7 @@ def kind(path: AnyPath) -> str:
 
 def failure(error: OSError) -> str:
     """Return the state of a failed read: missing, or the error number of any other failure."""
-    gone = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
-    return ABSENT if error.errno in gone else f"{FAILED}{error.errno or 0}"
+    return ABSENT if error.errno in MISSING else f"{FAILED}{error.errno or 0}"
 
 
 def names(found: list[str]) -> str:
