@@ -21,7 +21,7 @@ from speclaunch.app.verbs.change_options import (
     JudgeRemoveOptions,
 )
 from speclaunch.app.verbs.options import VerbOptions
-from speclaunch.core import InputError, LaunchError, judges_home, speclaunch_home
+from speclaunch.core import EVERY_SECONDS, InputError, LaunchError, judges_home, speclaunch_home
 from speclaunch.engine import (
     RELEASES,
     SGLANG_VERSION,
@@ -163,9 +163,6 @@ def _argument_row(argument: Argument) -> tuple[str, str, str, str]:
     )
 
 
-_HEARTBEAT_S = 15.0
-
-
 class _PlainSteps:
     """Progress printed line by line: as a step begins, every 15 seconds, and as it ends."""
 
@@ -183,7 +180,7 @@ class _PlainSteps:
     def __call__(self, step: InstallStep) -> None:
         now = time.monotonic()
         changed = (step.index, step.state) != self._last
-        if not changed and (not step.detail or now - self._printed_at < _HEARTBEAT_S):
+        if not changed and (not step.detail or now - self._printed_at < EVERY_SECONDS):
             return
         self._last, self._printed_at = (step.index, step.state), now
         detail = step.detail if not changed or step.state is StepState.NOTE else ""

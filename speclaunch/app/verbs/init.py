@@ -271,7 +271,7 @@ def init(options: InitOptions) -> None:
     if path is None:
         typer.echo(made.text, nl=False)
     else:
-        _write(path, made.text)
+        write_atomically(path, made.text)
     _conclude(made, path)
     if is_taken:
         note = f"note: --force replaced {path}; to replace a file, use --overwrite"
@@ -304,13 +304,6 @@ def _free(output: Path, *, overwrite: bool) -> Path:
     if not output.parent.is_dir():
         raise InputError(f"cannot write {output}: {output.parent} is not a directory")
     return output
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_atomically(path, text)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:

@@ -73,9 +73,11 @@ class LintOutput(Struct, frozen=True):
         self._show(source)
         written: dict[LintFormat, str] = {}
         for path, name in self.files:
+            from speclaunch.checks import write_atomically
+
             if name not in written:
                 written[name] = printable(redact(format_named(name).text(source)))
-            _write_file(path, written[name])
+            write_atomically(path, written[name])
 
     def _show(self, source: FormatInput) -> None:
         shown = format_named(self.shown)
@@ -339,9 +341,3 @@ def _output_file(value: str) -> tuple[Path, LintFormat]:
     if not path.parent.is_dir():
         raise InputError(f"--output-file {value}: no such directory: {path.parent}")
     return path, LintFormat(name)
-
-
-def _write_file(path: Path, text: str) -> None:
-    from speclaunch.checks import write_atomically
-
-    write_atomically(path, text)

@@ -226,7 +226,5 @@ def _show(records: list[WatchedEngine], form: OutputFormat) -> None:
         text = msgspec.json.encode(json_value(document)).decode()
         print(text, flush=True)  # noqa: T201  one line each time
         return
-    from speclaunch.app.output.console import out
-
     out().print(watch_view(records, out().width, None))
     sys.stdout.flush()
