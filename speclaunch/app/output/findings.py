@@ -353,12 +353,10 @@ def origins(checkpoints: Iterable[Checkpoint | KnownCheckpoint]) -> list[str]:
             else checkpoint.name
         )
         by_source.setdefault(source, {})[name] = None
-    lines = []
-    for source, names in by_source.items():
-        shown, more = list(names)[:_MANY_NAMES], len(names) - _MANY_NAMES
-        rest = f" and {more} more" if more > 0 else ""
-        lines.append(f"checkpoint facts from {source}: {', '.join(shown)}{rest}")
-    return lines
+    return [
+        f"checkpoint facts from {source}: {_named(list(names), _MANY_NAMES)}"
+        for source, names in by_source.items()
+    ]
 
 
 class TextFormat(Format):
@@ -404,16 +402,17 @@ def _show(printer: Printer, source: FormatInput) -> None:
         printer.print(_summary(source))
 
 
+def severity_count(count: int, severity: Severity) -> str:
+    """Return a number of findings as text: `2 errors`, `1 info`."""
+    return f"{count} info" if severity is Severity.INFO else many(count, severity)
+
+
 def _summary(source: FormatInput) -> Styled:
     """Return `2 errors, 1 warning in 3 deployments (SGLang 0.5.23)`, each finding counted once."""
     report = source.report
     counts = Counter(finding.severity for finding in source.findings)
     parts = [
-        f"{counts[severity]} info"
-        if severity is Severity.INFO
-        else many(counts[severity], severity)
-        for severity in Severity
-        if counts[severity]
+        severity_count(counts[severity], severity) for severity in Severity if counts[severity]
     ]
     if counts[Severity.INFO] and not source.info:
         parts[-1] += " (--info)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -100,11 +99,6 @@ def sizes(numbers: Sequence[int]) -> str:
             parts.append(str(numbers[start]))
             start += 1
     return ", ".join(parts)
-
-
-def quoted(found: Sequence[str]) -> str:
-    """Return arguments quoted for a shell."""
-    return shlex.join(found)
 
 
 def many(count: int, what: str) -> str:

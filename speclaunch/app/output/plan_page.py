@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from speclaunch import __version__
-from speclaunch.app.output import formatting
+from speclaunch.app.output import findings, formatting
 from speclaunch.app.output.plan_memory import (
     COLORS,
     LETTERS,
@@ -139,9 +139,9 @@ def _environment() -> Environment:
     found = page_environment()
     found.tests["uncovered"] = lambda coverage: isinstance(coverage, NoCoverage)
     functions = (
-        amount, by_concern, change, contents, counted, counts, ink, margin_rows, masked,
-        memory_picture, missing, named, names_of, skipped_rules, notes, numbers, padding, place,
-        reasons, sentences, spans, ticks, used, why,
+        amount, by_concern, change, contents, counts, findings.severity_count, ink, margin_rows,
+        masked, memory_picture, missing, named, names_of, skipped_rules, notes, numbers, padding,
+        place, reasons, sentences, spans, ticks, used, why,
     )  # fmt: skip
     found.globals.update({function.__name__: function for function in functions})
     found.globals.update(_TABLES, value_of=value_of)
@@ -174,12 +174,6 @@ def notes(*plans: PlannedDeployment) -> list[str]:
     return list(dict.fromkeys(found)) if len(plans) > 1 else found
 
 
-def counted(planned: PlannedDeployment, severity: Severity) -> str:
-    """Return the number of findings of a severity: `2 errors`, `1 info`."""
-    count = planned.count(severity)
-    return f"{count} {severity.value}{'s' * (count > 1 and severity is not Severity.INFO)}"
-
-
 def counts(found: Coverage) -> str:
     """Return counts of batch sizes by decode mode as text."""
     return ", ".join(f"{found.count(covered)} {covered.value}" for covered in BatchCoverage)
@@ -204,11 +198,6 @@ def by_concern(rows: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
     return [(concern, list(some)) for concern, some in groupby(rows, key=lambda row: row.concern)]
 
 
-def skipped_rules(skipped: Iterable[SkippedRule]) -> list[str]:
+def skipped_rules(skipped: Sequence[SkippedRule]) -> list[str]:
     """Return a text per reason, with the codes of the rules skipped for it."""
-    reasons_: dict[str, list[str]] = {}
-    for rule in skipped:
-        reasons_.setdefault(rule.reason, []).append(rule.code)
-    return [
-        f"{', '.join(dict.fromkeys(codes))} skipped: {why_}" for why_, codes in reasons_.items()
-    ]
+    return findings.reasons(skipped, lambda reason, codes: f"{', '.join(codes)} skipped: {reason}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from rich.console import Console
 
 from speclaunch.app.output import formatting
-from speclaunch.app.output.findings import brief_reasons, minor_bugs, show_findings
+from speclaunch.app.output.findings import brief_reasons, minor_bugs, severity_count, show_findings
 from speclaunch.app.output.plan_memory import margin_rows, show_budget, show_coverage, show_memory
 from speclaunch.app.output.terminal import LineWriter, TableCell
 from speclaunch.checks import Severity
@@ -43,7 +44,7 @@ def show_brief(console: Console, planned: PlannedDeployment) -> None:
         paper.say(line, "dim", indent=2)
     _show_command(paper, planned, brief=True)
     paper.console.print()
-    show_summary(paper, planned)
+    paper.say(*summary(planned))
 
 
 def show_plan(console: Console, planned: PlannedDeployment, *, everything: bool = False) -> None:
@@ -57,7 +58,7 @@ def show_plan(console: Console, planned: PlannedDeployment, *, everything: bool 
     _show_findings(paper, planned)
     _show_command(paper, planned)
     paper.console.print()
-    show_summary(paper, planned)
+    paper.say(*summary(planned))
 
 
 def _show_proposals(paper: LineWriter, planned: PlannedDeployment) -> None:
@@ -109,7 +110,7 @@ def place(planned: PlannedDeployment) -> str:
 def summary(planned: PlannedDeployment) -> tuple[str, str]:
     """Return a one-line verdict and its style."""
     counts = [(severity, planned.count(severity)) for severity in Severity]
-    parts = [_many(count, severity) for severity, count in counts if count]
+    parts = [severity_count(count, severity) for severity, count in counts if count]
     fit = planned.budget.fit.value
     memories = {"fits": "memory fits", "tight": "memory is tight", "fails": "memory is too small"}
     memory = memories.get(fit, "memory unknown")
@@ -120,11 +121,6 @@ def summary(planned: PlannedDeployment) -> tuple[str, str]:
         style = "bold yellow"
     found = ", ".join([memory, *(parts or ["no findings"])])
     return f"{planned.label} on SGLang {planned.version}: {found}", style
-
-
-def show_summary(paper: LineWriter, planned: PlannedDeployment) -> None:
-    """Print the summary line."""
-    paper.say(*summary(planned))
 
 
 def _show_findings(paper: LineWriter, planned: PlannedDeployment) -> None:
@@ -143,10 +139,6 @@ def _show_command(paper: LineWriter, planned: PlannedDeployment, *, brief: bool 
     for line in planned.shown_command.rstrip("\n").split("\n"):
         text = _LONG.sub(r"\1…", line) if brief else line
         paper.console.print(paper.plain(text), soft_wrap=True)
-
-
-def _many(count: int, severity: Severity) -> str:
-    return f"{count} info" if severity is Severity.INFO else formatting.many(count, severity.value)
 
 
 _MARKS = {
@@ -291,7 +283,7 @@ def _show_settings(
             color = "green" if line.startswith("+") else "red"
             paper.line("    ", (f"{line[:1]}   {line[2:]}", color))
         paper.line("  or append to the command line:")
-        paper.line(f"    {formatting.quoted(found.overrides)}")
+        paper.line(f"    {shlex.join(found.overrides)}")
     for other in alternatives:
         style = "green" if other.fits else "dim"
         paper.say(f"{other.what}: {other.verdict}", style, indent=2, mark="- ")
