@@ -334,7 +334,7 @@ def single_row(found: SingleDocument, cell: SingleCellRecord) -> list[str]:
     own = cell.candidate
     return [
         cell.workload,
-        *([str(cell.context) if cell.context else "as is"] if has_context(found) else []),
+        *([context(cell)] if has_context(found) else []),
         str(cell.concurrency),
         throughput(own),
         milliseconds(own.latency),
@@ -414,11 +414,10 @@ def escaped(text: str) -> str:
 
 def certificate_markdown(found: CertificateDocument) -> str:
     """Return a certificate as Markdown, with the commands folded."""
-    lines = [f"**{escaped(found.candidate)}** against **{escaped(found.baseline)}**", ""]
-    lines += [f"Note: {escaped(caveat)}\n" for caveat in found.caveats]
+    title = f"**{escaped(found.candidate)}** against **{escaped(found.baseline)}**"
+    lines = _markdown_head(title, found)
     if not found.counts:
-        objections = (f"- {escaped(objection.message)}" for objection in found.objections)
-        return "\n".join([*lines, NOTHING_COUNTS, "", *objections, ""])
+        return "\n".join(lines)
     heads = [*columns(found)[:-1], "verdict"]
     rows = [[*row(found, cell), cell.claim] for cell in found.cells]
     lines += [escaped(found.sentence), "", *table(heads, rows), ""]
@@ -441,15 +440,23 @@ def certificate_markdown(found: CertificateDocument) -> str:
 
 def single_markdown(found: SingleDocument) -> str:
     """Return the results of a single server as Markdown."""
-    head = f"**{found.candidate}**\n" + "".join(f"\nNote: {caveat}\n" for caveat in found.caveats)
+    lines = _markdown_head(f"**{escaped(found.candidate)}**", found)
     if not found.counts:
-        objections = "".join(f"- {objection.message}\n" for objection in found.objections)
-        return f"{head}\n{NOTHING_COUNTS}\n\n{objections}"
-    heads = single_columns(found)
-    rows = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    rows += ["| " + " | ".join(single_row(found, cell)) + " |" for cell in found.cells]
-    lines = [f"- {escaped(line)}" for line, _ in published(found)]
-    return "\n".join([head, *rows, "", *lines, found.sentence, ""])
+        return "\n".join(lines)
+    rows = [single_row(found, cell) for cell in found.cells]
+    lines += [*table(single_columns(found), rows), ""]
+    lengths = [f"- {escaped(line)}" for line, _ in published(found)]
+    lines += [*lengths, ""] if lengths else []
+    return "\n".join([*lines, escaped(found.sentence), ""])
+
+
+def _markdown_head(title: str, found: CertificateDocument | SingleDocument) -> list[str]:
+    """Return the title and caveats, and the objections if the measurement does not count."""
+    lines = [title, "", *(f"Note: {escaped(caveat)}\n" for caveat in found.caveats)]
+    if not found.counts:
+        objections = (f"- {escaped(objection.message)}" for objection in found.objections)
+        lines += [NOTHING_COUNTS, "", *objections, ""]
+    return lines
 
 
 def difference_markdown(found: DifferenceDocument) -> str:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from speclaunch.app.output.bench import certificate_markdown, single_markdown
 from speclaunch.measure.bench.certificate import SINGLE_SENTENCE, certificate, single
-from speclaunch.measure.bench.measurement import Round, SpeedClaim, bounds
+from speclaunch.measure.bench.measurement import Objection, Round, SpeedClaim, bounds
 from speclaunch.measure.bench.schema import CertificateDocument, SideMemory
 from tests.support.loops import rows
 from tests.support.measure.bench.making import PLAIN, a_round
@@ -157,3 +157,18 @@ def test_one_side_alone_claims_nothing() -> None:
     assert only.candidate.accept_length == pytest.approx(3.2)
     assert only.candidate.goodput == pytest.approx(4 / 2.015, rel=0.01)
     assert "Only one server was measured" in single_markdown(said)
+
+
+def test_one_side_alone_in_markdown_escapes_what_it_quotes() -> None:
+    rounds = [one for one in cell(PAYS, 1, 4096) if one.side == "R"]
+    hostile = replace(
+        single("R", rounds, (), simulated={}),
+        candidate="*R* | @you",
+        caveats=("<b>",),
+        sentence="[a](b)",
+    )
+    said = single_markdown(hostile)
+    assert said.startswith("**\\*R\\* \\| @\N{ZERO WIDTH NON-JOINER}you**\n\nNote: \\<b\\>\n")
+    assert "| chat | 4,096 | 1 |" in said and said.endswith("\\[a\\](b)\n")
+    refused = replace(hostile, counts=False, objections=(Objection("errors", "*it* failed"),))
+    assert "- \\*it\\* failed" in single_markdown(refused)
