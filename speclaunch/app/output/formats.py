@@ -6,13 +6,14 @@ import contextlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from speclaunch.app.output.console import Printer
+from speclaunch.app.output.problems import repository
 from speclaunch.checks import Finding, Report, ReportedFinding, Severity, deduplicate, for_versions
 from speclaunch.core import COMMAND_LINE, masked
 
@@ -178,14 +179,6 @@ def from_root(path: str) -> str:
     return absolute
 
 
-@lru_cache(maxsize=8)
 def repository_root(here: str) -> str:
     """Return the nearest directory with `.git` from `here` upward, or `here` if there is none."""
-    at = here
-    while True:
-        if os.path.lexists(os.path.join(at, ".git")):  # noqa: PTH118
-            return at
-        above = os.path.dirname(at)  # noqa: PTH120
-        if above == at:
-            return here
-        at = above
+    return repository(here) or here

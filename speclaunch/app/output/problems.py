@@ -143,8 +143,8 @@ def _is_inside(path: str, roots: Sequence[str]) -> bool:
     real = os.path.realpath(path)
     for root in roots:
         if _below(path, root):
-            repository = _repository(os.path.dirname(path))
-            base = repository if repository is not None and _below(repository, root) else root
+            above = repository(os.path.dirname(path))
+            base = above if above is not None and _below(above, root) else root
             if _below(real, os.path.realpath(base)):
                 return True
     return False
@@ -158,11 +158,11 @@ def _roots(here: str, args: Sequence[str]) -> tuple[str, ...]:
             if name and len(name) < os.pathconf("/", "PC_PATH_MAX") and os.path.lexists(name):
                 path = os.path.abspath(name)
                 found.append(path if os.path.isdir(path) else os.path.dirname(path))
-    return tuple(dict.fromkeys(_repository(name) or name for name in found))
+    return tuple(dict.fromkeys(repository(name) or name for name in found))
 
 
 @lru_cache(maxsize=4096)
-def _repository(folder: str) -> str | None:
+def repository(folder: str) -> str | None:
     """Return the nearest directory with `.git`, from `folder` upward; None if there is none."""
     while True:
         if os.path.lexists(os.path.join(folder, ".git")):
