@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from speclaunch.app.output.console import err_lines, many, out
 from speclaunch.app.output.findings import origins, show_findings
 from speclaunch.app.output.findings import render as render_finding
 from speclaunch.app.output.formats_services import checkpoint_json, finding_json
+from speclaunch.app.output.terminal import LineWriter, wrapped
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.shared import engine_versions, lookup
 from speclaunch.app.verbs.start_options import DoctorOptions
@@ -119,14 +119,13 @@ def diagnosis_json(diagnosis: DoctorReport) -> dict[str, Any]:
 
 def show_diagnosis(console: Console, diagnosis: DoctorReport) -> None:
     """Print the report as text that fits the terminal's width and encoding."""
-    width = console.width if console.is_terminal else None
-    encoding = console.encoding
-    for text in render(diagnosis.sections, width, unicode=_can_say("✓•✗", encoding)):
-        console.print(_safe(text, encoding))
+    paper = LineWriter(console)
+    for text in render(diagnosis.sections, paper.width, unicode=paper.can("✓•✗")):
+        paper.text(text)
     if diagnosis.target is not None:
-        _show_findings(console, diagnosis, encoding)
+        _show_findings(paper, diagnosis)
     console.print()
-    console.print(_safe(_summary(diagnosis), encoding))
+    paper.text(_summary(diagnosis))
 
 
 def render(
@@ -154,12 +153,12 @@ def _line(line: CheckLine, label: int, width: int | None, *, unicode: bool) -> I
         first = ""
     else:
         head.append(f"{line.check:<{label}}  ")
-        first, *rest = _wrapped(line.found, room)
+        first, *rest = wrapped(line.found, room)
         yield head.append(first)
     indent = " " * column
-    for piece in rest if first else _wrapped(line.found, room):
+    for piece in rest if first else wrapped(line.found, room):
         yield Text(indent + piece)
-    for piece in _wrapped(line.why, room) if line.why else ():
+    for piece in wrapped(line.why, room) if line.why else ():
         yield Text(indent + piece, "dim")
     if line.fix:
         yield from _fix(line, indent, room)
@@ -167,7 +166,7 @@ def _line(line: CheckLine, label: int, width: int | None, *, unicode: bool) -> I
 
 def _fix(line: CheckLine, indent: str, room: int | None) -> Iterator[Text]:
     remedy = f"fix: {line.fix}"
-    pieces = [remedy] if line.command else _wrapped(remedy, room)
+    pieces = [remedy] if line.command else wrapped(remedy, room)
     for number, piece in enumerate(pieces):
         text = Text(indent + piece)
         if not number:
@@ -175,35 +174,28 @@ def _fix(line: CheckLine, indent: str, room: int | None) -> Iterator[Text]:
         yield text
 
 
-def _wrapped(text: str, room: int | None) -> list[str]:
-    if room is None:
-        return [text]
-    return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
-
-
-def _show_findings(console: Console, diagnosis: DoctorReport, encoding: str) -> None:
+def _show_findings(paper: LineWriter, diagnosis: DoctorReport) -> None:
     target, results = diagnosis.target, diagnosis.recipe_results
     if target is None:
         return
-    console.print()
+    paper.console.print()
     if not isinstance(results, RecipeResults):
         why = results.why if results is not None else "the rules were not run"
-        console.print(_safe(Text(f"{target.name} could not be checked: {why}", "bold"), encoding))
+        paper.line((f"{target.name} could not be checked: {why}", "bold"))
         return
     head = f"{target.name} on SGLang {', '.join(results.versions)}"
     head += f" and {target.hardware}" if target.hardware else ", on unknown hardware"
     if target.elsewhere:
         head += ", which is not this machine"
-    console.print(_safe(Text(head, "bold"), encoding))
+    paper.line((head, "bold"))
     for finding in results.findings:
         engines = (finding.engine,) if len(results.versions) > 1 else ()
-        shown = render_finding(finding, engines=engines).drawn()
-        console.print(_safe(shown, encoding))
+        paper.text(render_finding(finding, engines=engines).drawn())
     if not results.findings:
-        console.print(Text("no findings", "green"))
-    show_findings(console, (), results.skipped)
+        paper.line(("no findings", "green"))
+    show_findings(paper.console, (), results.skipped)
     for origin in origins(results.plan.facts.checkpoints):
-        console.print(_safe(Text(origin, "dim"), encoding))
+        paper.line((origin, "dim"))
 
 
 def _summary(diagnosis: DoctorReport) -> Text:
@@ -225,33 +217,6 @@ def _summary(diagnosis: DoctorReport) -> Text:
 
 def _color(errors: int, warnings: int) -> str:
     return "bold red" if errors else "bold yellow" if warnings else "bold green"
-
-
-def _can_say(letters: str, encoding: str) -> bool:
-    try:
-        letters.encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
-
-
-def _safe(text: Text, encoding: str) -> Text:
-    """Replace control characters and characters outside `encoding`, as in process names."""
-    shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text.plain)
-    text.plain = _plain(shown, encoding)
-    return text
-
-
-_SPELLED = str.maketrans({"\N{HORIZONTAL ELLIPSIS}": "~", "\N{MULTIPLICATION SIGN}": "x"})
-
-
-def _plain(text: str, encoding: str) -> str:
-    if _can_say(text, encoding):
-        return text
-    try:
-        return text.translate(_SPELLED).encode(encoding, "replace").decode(encoding)
-    except LookupError:
-        return text.encode("ascii", "replace").decode()
 
 
 def doctor(options: DoctorOptions) -> ExitCode:

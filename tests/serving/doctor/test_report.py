@@ -111,6 +111,11 @@ def test_any_output_takes_it(encoding: str) -> None:
     assert said.count("\n") == 4
 
 
+def test_ascii_spells_arrows_and_ellipses() -> None:
+    odd = CheckLine("engines", CheckState.OK, "a → b …")
+    assert "a -> b ..." in shown(DoctorReport((CheckSection("S", (odd,)),)), "ascii")
+
+
 def test_a_process_cannot_steer_the_terminal() -> None:
     evil = Process(9, 1, "sglang::x", ("sglang::\x1b[2J\x07\x9bevil",), "me", session=7)
     diagnosis = DoctorReport(check_machine(machine(processes=(evil,))))
