@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from io import StringIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec.json
 import typer
@@ -35,7 +35,7 @@ from speclaunch.app.verbs.run_options import (
     BenchShowOptions,
     FormatOptions,
 )
-from speclaunch.app.verbs.shared import write_result
+from speclaunch.app.verbs.shared import output_files, write_result
 from speclaunch.core import COMMAND_LINE, ExitCode, InputError, LaunchError, Place, json_value
 from speclaunch.measure import (
     NONE,
@@ -99,9 +99,7 @@ from speclaunch.serving import free_port
 _WIDTH = 400
 _PROFILE = "speculation_profile.json"
 """File name that implies the format of NVIDIA Model Optimizer."""
-_SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".txt": "text"}
-
-Form = TypeVar("Form", bound=StrEnum)
+_SUFFIXES = {_PROFILE: "speculation_profile", ".htm": "html", ".md": "markdown", ".txt": "text"}
 
 
 BenchDocument = CertificateDocument | SingleDocument | DifferenceDocument
@@ -135,31 +133,8 @@ class BenchOutput(Struct, frozen=True):
 
 def output(shown: CertificateFormat | DifferenceFormat, files: Sequence[str]) -> BenchOutput:
     """Return the requested formats and files. Raises InputError if a file cannot be written."""
-    return BenchOutput(shown, _files(files, type(shown)))
-
-
-def _files(values: Sequence[str], forms: type[Form]) -> tuple[tuple[Path, Form], ...]:
-    """Return each file with its format, from `FORMAT=FILE` or the suffix. Raises InputError."""
-    found: dict[Path, tuple[Path, Form]] = {}
-    for value in values:
-        name, equals, file = value.partition("=")
-        if not (equals and name in set(forms)):
-            file = _PROFILE if value == CertificateFormat.SPECULATION_PROFILE else value
-            is_profile = Path(file).name == _PROFILE
-            suffix = Path(file).suffix.lower()
-            name = Path(_PROFILE).stem if is_profile else _SUFFIXES.get(suffix, "")
-        if name not in set(forms) or not file:
-            known = ", ".join(forms)
-            raise InputError(
-                f"--output-file {value}: not in the form FORMAT=FILE",
-                help=f"use --output-file {list(forms)[-1]}=bench; the formats are {known}",
-            )
-        path = Path(file)
-        _require_writable(path, value)
-        if path.resolve() in found:
-            raise InputError(f"--output-file {value}: {file} is named twice")
-        found[path.resolve()] = path, forms(name)
-    return tuple(found.values())
+    named = [_PROFILE if file == CertificateFormat.SPECULATION_PROFILE else file for file in files]
+    return BenchOutput(shown, output_files(named, type(shown), _SUFFIXES))
 
 
 def _text(found: BenchDocument, form: StrEnum) -> str:
@@ -201,15 +176,6 @@ def _show(found: BenchDocument, console: Console) -> None:
         texts.show_single(console, found)
     else:
         texts.show_difference(console, found)
-
-
-def _require_writable(file: Path, value: str) -> None:
-    if file.is_dir():
-        raise InputError(f"--output-file {value}: {file} is a directory")
-    if file.exists() and not file.is_file():
-        raise InputError(f"--output-file {value}: {file} is not a regular file")
-    if not file.parent.is_dir():
-        raise InputError(f"--output-file {value}: no such directory: {file.parent}")
 
 
 def list_results(options: FormatOptions) -> None:

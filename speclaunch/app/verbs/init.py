@@ -23,7 +23,7 @@ from speclaunch.app.verbs.shared import (
     engine_version,
     engine_versions,
     lookup,
-    require_free,
+    require_recipe_file,
     require_sound,
 )
 from speclaunch.checks import Lookup, against, check_text, configured, write_atomically
@@ -237,7 +237,8 @@ def init(options: InitOptions) -> None:
         hardware, engine, output, way = chosen.hardware, chosen.engine, chosen.output, chosen.way
     if hardware is None:
         raise InputError("no hardware is set", help="set it, for example --hardware h200:8")
-    path = None if output is None else _free(output, overwrite=options.overwrite or options.force)
+    if output is not None:
+        require_recipe_file(output, overwrite=options.overwrite or options.force)
     if declare(hardware).vendor is Vendor.CPU:
         raise InputError(
             "init writes recipes for GPUs only",
@@ -256,7 +257,9 @@ def init(options: InitOptions) -> None:
         options.tight,
         way,
     )
-    is_taken = path is not None and not options.overwrite and (path.exists() or path.is_symlink())
+    is_taken = (
+        output is not None and not options.overwrite and (output.exists() or output.is_symlink())
+    )
     made: NewRecipe | ForcedRecipe | None
     try:
         made = new_recipe(request)
@@ -266,15 +269,15 @@ def init(options: InitOptions) -> None:
             raise
         if is_taken:  # --force is ambiguous here: the user has to choose
             help_ = "use --overwrite to replace it (--force writes a recipe despite errors)"
-            raise InputError([Problem(f"{path} already exists", help=help_)]) from refused
-    _require_sound(made, path, request, options.models, force=options.force)
-    if path is None:
+            raise InputError([Problem(f"{output} already exists", help=help_)]) from refused
+    _require_sound(made, output, request, options.models, force=options.force)
+    if output is None:
         typer.echo(made.text, nl=False)
     else:
-        write_atomically(path, made.text)
-    _conclude(made, path)
+        write_atomically(output, made.text)
+    _conclude(made, output)
     if is_taken:
-        note = f"note: --force replaced {path}; to replace a file, use --overwrite"
+        note = f"note: --force replaced {output}; to replace a file, use --overwrite"
         err().print(note)
 
 
@@ -292,18 +295,6 @@ def _require_sound(
     with reads.overlay({os.path.realpath(shown): made.text.encode()}):
         check = against(None, check_text(shown, made.text, options))
         require_sound(check, shown if path is not None else "the recipe", force=force)
-
-
-def _free(output: Path, *, overwrite: bool) -> Path:
-    """Return `output`. Raises InputError if it cannot be written or, unless `overwrite`, exists."""
-    if output.suffix != ".yaml":
-        raise InputError(f"--output {output}: a recipe file must end in .yaml")
-    if output.exists() and not output.is_file():
-        raise InputError(f"cannot write {output}: it is not a regular file")
-    require_free(output, overwrite=overwrite)
-    if not output.parent.is_dir():
-        raise InputError(f"cannot write {output}: {output.parent} is not a directory")
-    return output
 
 
 def _conclude(made: NewRecipe | ForcedRecipe, path: Path | None) -> None:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 
 _WITH_EDITS = frozenset({LintFormat.SARIF, LintFormat.RDJSON})
+_SUFFIXES = {".txt": LintFormat.TEXT, ".xml": LintFormat.JUNIT}
 
 
 class LintOutput(Struct, frozen=True):
@@ -299,45 +300,14 @@ def output(
 ) -> LintOutput:
     """Return the requested output, with annotations on GitHub Actions unless `shown` is set.
 
-    Raises InputError for an unknown format, a missing directory, a path in `linted`, or a path
-    that is named twice.
+    Raises InputError (see `output_files`).
     """
     annotates = False
     if shown is None:
         annotates = os.environ.get("GITHUB_ACTIONS") == "true"
-    written = tuple(map(_output_file, files))
-    taken = {Path(path).resolve() for path in linted if path != "-"} if files else set()
-    for path, _ in written:
-        if path.resolve() in taken and (path.is_file() or not path.exists()):
-            raise InputError(f"--output-file {path} is a linted file, or is named twice")
-        taken.add(path.resolve())
+    written: tuple[tuple[Path, LintFormat], ...] = ()
+    if files:
+        from speclaunch.app.verbs.shared import output_files
+
+        written = output_files(files, LintFormat, _SUFFIXES, inputs=linted, devices=True)
     return LintOutput(shown or LintFormat.TEXT, written, annotates)
-
-
-_SUFFIXES = {
-    ".json": LintFormat.JSON,
-    ".sarif": LintFormat.SARIF,
-    ".txt": LintFormat.TEXT,
-    ".xml": LintFormat.JUNIT,
-}
-
-
-def _output_file(value: str) -> tuple[Path, LintFormat]:
-    name, _, file = value.partition("=")
-    if not file and Path(value).suffix in _SUFFIXES:
-        name, file = _SUFFIXES[Path(value).suffix], value
-    if name not in set(LintFormat) or not file:
-        by_suffix = {f".{form}": form for form in LintFormat}
-        likely = by_suffix.get(Path(value).suffix, LintFormat.JSON)
-        example = f"{likely}={value if value and '=' not in value else f'lint.{likely}'}"
-        known = ", ".join(LintFormat)
-        raise InputError(
-            f"--output-file {value}: not in the form FORMAT=FILE",
-            help=f"use --output-file {example}; the formats are {known}",
-        )
-    path = Path(file)
-    if path.is_dir():
-        raise InputError(f"--output-file {value}: {file} is a directory")
-    if not path.parent.is_dir():
-        raise InputError(f"--output-file {value}: no such directory: {path.parent}")
-    return path, LintFormat(name)

@@ -64,7 +64,7 @@ def plan(options: PlanOptions) -> ExitCode:
         from speclaunch.app.output.plan_page import comparison_page, plan_page
 
         page = comparison_page(comparisons) if comparisons else plan_page(plans[0])
-        _write_page(options.html, page)
+        write_result(options.html, page)
     if options.output_format is OutputFormat.JSON:
         from speclaunch.app.output.plan_document import comparison_document, plan_document
 
@@ -83,7 +83,7 @@ def _show_roles(found: DeploymentPlan, html: Path | None, output_format: OutputF
     if html is not None:
         from speclaunch.app.output.plan_page import roles_page
 
-        _write_page(html, roles_page(found))
+        write_result(html, roles_page(found))
     if output_format is OutputFormat.JSON:
         from speclaunch.app.output.plan_document import roles_document
 
@@ -115,11 +115,3 @@ def _show(
         if number:
             out().print()
         show_comparison(out(), comparison, everything=everything)
-
-
-def _write_page(path: Path, text: str) -> None:
-    if path.is_dir() or not path.name or (path.exists() and not path.is_file()):
-        raise InputError(f"cannot write {path}: it is not a regular file")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: {path.parent} is not a directory")
-    write_result(path, text)

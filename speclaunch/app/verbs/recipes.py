@@ -29,12 +29,11 @@ def list_recipes(options: RecipesOptions) -> None:
 
 def copy(options: CopyOptions) -> None:
     """Copy a recipe to a file. Raises InputError."""
+    from speclaunch.app.verbs.shared import require_recipe_file
+
     source = find_recipe(options.name, options.config_dir)
     target = options.dest / source.name if options.dest.is_dir() else options.dest
-    if target.suffix != ".yaml":
-        raise InputError(f"{target}: a recipe file must end in .yaml")
-    if target.exists() and not options.overwrite:
-        raise InputError(f"{target} already exists", help="use --overwrite to replace it")
+    require_recipe_file(target, overwrite=options.overwrite)
     text = reads.read_text(source).replace(f"recipe={source.stem}", f"recipe={target}")
     try:
         replace_file(target, text, 0o666)
@@ -46,7 +45,7 @@ def copy(options: CopyOptions) -> None:
 
 def schema(options: SchemaOptions) -> None:
     """Write the JSON schema of recipes. Raises InputError."""
-    from speclaunch.app.verbs.shared import engine_version
+    from speclaunch.app.verbs.shared import engine_version, require_writable
     from speclaunch.checks import write_atomically
     from speclaunch.deployments import recipe_schema
     from speclaunch.engine import held_versions, load, suggested_values
@@ -61,8 +60,7 @@ def schema(options: SchemaOptions) -> None:
     if output is None:
         typer.echo(text, nl=False)
         return
-    if output.is_dir() or not output.absolute().parent.is_dir():
-        raise InputError(f"cannot write {output}: name a file in an existing directory")
+    require_writable(output, devices=True)
     write_atomically(output, text)
     err().print(f"wrote {output}")
 

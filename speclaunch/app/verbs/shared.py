@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -33,6 +34,8 @@ from speclaunch.engine import (
 
 if TYPE_CHECKING:
     from speclaunch.checks import OutputCheck, ShownDiff
+
+Form = TypeVar("Form", bound=StrEnum)
 
 
 def engine_versions(text: str | None) -> tuple[str, ...]:
@@ -132,10 +135,67 @@ def require_free(path: Path, *, overwrite: bool) -> None:
         raise InputError(f"{path} already exists", help="use --overwrite to replace it")
 
 
+def require_writable(path: Path, *, devices: bool = False) -> None:
+    """Raise InputError for a directory, a file in a missing one, or, unless `devices`, a device."""
+    if path.is_dir():
+        why = "it is a directory"
+    elif path.exists() and not (devices or path.is_file()):
+        why = "it is not a regular file"
+    elif not path.parent.is_dir():
+        why = f"no such directory: {path.parent}"
+    else:
+        return
+    raise InputError(f"cannot write {path}: {why}")
+
+
+def require_recipe_file(path: Path, *, overwrite: bool) -> None:
+    """Raise InputError if a recipe cannot be written to `path` or, unless `overwrite`, exists."""
+    if path.suffix != ".yaml":
+        raise InputError(f"{path}: a recipe file must end in .yaml")
+    require_writable(path)
+    require_free(path, overwrite=overwrite)
+
+
+def output_files(
+    values: Sequence[str],
+    forms: type[Form],
+    suffixes: Mapping[str, str],
+    *,
+    inputs: Sequence[str] = (),
+    devices: bool = False,
+) -> tuple[tuple[Path, Form], ...]:
+    """Return each file with its format, from `FORMAT=FILE`, its name or its suffix.
+
+    `suffixes`: formats of names, and of suffixes other than the format. Raises InputError for an
+    unknown format, and a file that cannot be written, is in `inputs`, or is named twice.
+    """
+    found = []
+    taken = {Path(name).resolve() for name in inputs if name != "-"} if values else set()
+    for value in values:
+        name, _, file = value.partition("=")
+        path = Path(file or value)
+        if not file:
+            suffix = path.suffix.lower()
+            name = suffixes.get(path.name) or suffixes.get(suffix, suffix[1:])
+        if name not in set(forms):
+            example = value if value and "=" not in value else "result.json"
+            raise InputError(
+                f"--output-file {value}: not in the form FORMAT=FILE",
+                help=f"use --output-file json={example}; the formats are {', '.join(forms)}",
+            )
+        require_writable(path, devices=devices)
+        if path.resolve() in taken and (path.is_file() or not path.exists()):
+            raise InputError(f"--output-file {value}: {path} is an input, or is named twice")
+        taken.add(path.resolve())
+        found.append((path, forms(name)))
+    return tuple(found)
+
+
 def write_result(path: Path, text: str) -> None:
     """Write a result to a file with secrets redacted, and report it. Raises InputError."""
     from speclaunch.checks import write_atomically
 
+    require_writable(path)
     write_atomically(path, redact(text))
     err_lines().print(f"wrote {path}")
 

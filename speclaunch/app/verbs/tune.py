@@ -25,7 +25,13 @@ from speclaunch.app.verbs.bench_sides import (
 )
 from speclaunch.app.verbs.options import OutputFormat
 from speclaunch.app.verbs.run_options import TuneOptions
-from speclaunch.app.verbs.shared import OutputRefusedError, require_sound
+from speclaunch.app.verbs.shared import (
+    OutputRefusedError,
+    require_free,
+    require_recipe_file,
+    require_sound,
+    require_writable,
+)
 from speclaunch.checks import against, check_text, configured, shown_diff, write_atomically
 from speclaunch.core import (
     COMMAND_LINE,
@@ -153,7 +159,11 @@ def _question(options: TuneOptions) -> TuningTask:
         raise InputError(
             "--write and --output need --verify of at least 1", place, "set --verify 1"
         )
-    _require_files(options)
+    if options.output_file is not None:
+        require_recipe_file(options.output_file, overwrite=options.overwrite)
+    if options.adaptive_config is not None:
+        require_writable(options.adaptive_config)
+        require_free(options.adaptive_config, overwrite=options.overwrite)
     space = possible(side, algorithm, options.draft_tokens)
     if options.adaptive_config is not None:
         require_adaptive(algorithm, side.prepared.version, space)
@@ -183,21 +193,6 @@ def _question(options: TuneOptions) -> TuningTask:
         compared_rounds=rounds,
         blocks=blocks,
     )
-
-
-def _require_files(options: TuneOptions) -> None:
-    files = (("--output-file", options.output_file), ("--adaptive-config", options.adaptive_config))
-    for option, path in files:
-        if path is None:
-            continue
-        place = Place(COMMAND_LINE, text=f"{option} {path}")
-        if option == "--output-file" and path.suffix != ".yaml":
-            raise InputError(f"{path}: a recipe file must end in .yaml", place)
-        if path.exists() and not options.overwrite:
-            help_ = "name another file, or use --overwrite to replace it"
-            raise InputError(f"{path} already exists", place, help_)
-        if not path.parent.is_dir():
-            raise InputError(f"{path.parent}: no such directory", place, "create it")
 
 
 def _show_starts(question: TuningTask) -> None:

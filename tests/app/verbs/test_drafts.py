@@ -168,7 +168,7 @@ def test_force_writes_despite_errors_and_then_replaces_no_file(tmp_path: Path) -
         (("--hardware", "h1000"), "unknown hardware"),
         (("--hardware", "cpu"), "for GPUs"),
         (("--hardware", "h100", "--output", "mine.yml"), "must end in .yaml"),
-        (("--hardware", "h100", "--output", "no/such/mine.yaml"), "is not a directory"),
+        (("--hardware", "h100", "--output", "no/such/mine.yaml"), "no such directory"),
         (("--hardware", "h100", "--algorithm", "mtp"), "no speculation method 'mtp'"),
         (("--hardware", "h100", "--draft", "o/none"), "no draft o/none"),
         (("--hardware", "h100", "--interactive"), "needs a terminal"),

@@ -109,7 +109,7 @@ def test_an_old_file_does_not_stay_where_there_is_nothing_to_check(files: Path) 
         ("pdf=out.pdf", "the formats are text, concise"),
         ("sarif=", "not in the form FORMAT=FILE"),
         ("sarif=nowhere/out.sarif", "no such directory: nowhere"),
-        ("sarif=.", ". is a directory"),
+        ("sarif=.", "cannot write .: it is a directory"),
     ],
 )
 def test_what_cannot_be_a_file_is_told_before_anything_is_checked(
@@ -130,7 +130,7 @@ def test_what_cannot_be_a_file_is_told_before_anything_is_checked(
 def test_no_file_is_written_over_or_twice(files: Path, more: list[str]) -> None:
     (files / "link.sh").symlink_to("bad.sh")
     done = lint(files, "bad.sh", "good.sh", *ENGINE, *more)
-    assert done.returncode == 2 and "is a linted file, or is named twice" in done.stderr
+    assert done.returncode == 2 and "is an input, or is named twice" in done.stderr
     assert (files / "bad.sh").read_text() == BAD and not (files / "x").exists()
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from speclaunch.app.output.bench import certificate_markdown, published, single_markdown
-from speclaunch.app.verbs.bench import _files, _text
+from speclaunch.app.verbs.bench import _text, output
 from speclaunch.app.verbs.options import CertificateFormat
 from speclaunch.checks.rules.examine import Lookup
 from speclaunch.core.errors import InputError
@@ -205,7 +205,7 @@ def test_the_file_name_implies_the_profile(tmp_path: Any, monkeypatch: pytest.Mo
         ("speculation_profile=mine.json", "mine.json"),
         ("mine.json", None),
     ):
-        ((path, form),) = _files([value], CertificateFormat)
+        ((path, form),) = output(CertificateFormat.TEXT, [value]).files
         assert (form is CertificateFormat.SPECULATION_PROFILE) == (name is not None)
         assert path.name == (name or "mine.json")
     document = with_published(measured((2, 0, 1, 1, 0, 0)), server())
