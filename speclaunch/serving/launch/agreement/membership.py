@@ -144,8 +144,7 @@ class DirectoryStore:
             raise StoreError("list", error, self._path) from error
 
     def sweep(self, owner: str) -> None:
-        """Remove unfinished files of `owner`, or of all ranks if `owner` is empty. A rank that was
-        writing such a file writes it again."""
+        """Remove unfinished files whose owner's name begins with `owner`."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self._path):  # noqa: PTH208
                 if name.startswith(f"{_TEMPORARY}{owner}"):

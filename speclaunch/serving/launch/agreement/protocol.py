@@ -166,7 +166,7 @@ def act(mine: Mine, view: View) -> Action:  # noqa: PLR0911 - the rules, in thei
         return found
     missing = absent(mine, view)
     if missing and view.overdue:
-        return Decide(_end(mine, newest, f"{_and(missing)} did not rejoin"))
+        return Decide(ended(mine, newest, f"{_and(missing)} did not rejoin"))
     if mine.engine >= 0:
         return Wait()
     return _start(mine, view, newest, missing)
@@ -186,10 +186,20 @@ def merged(decision: Decision, part: str, changes: Mapping[str, Any]) -> dict[st
 
 
 def ended(
-    mine: Mine, newest: Decision | None, why: str, *, ending: str = "failed", advice: str = ""
+    mine: Mine,
+    newest: Decision | None,
+    why: str,
+    *,
+    ending: str = "failed",
+    explanation: str = "",
+    advice: str = "",
 ) -> Decision:
     """Return a decision to end all ranks. `ending`: `failed` or `stopped`. `advice`: the remedy."""
-    return _end(mine, newest, why, ending=ending, advice=advice)
+    epoch = 0 if newest is None else newest.epoch + 1
+    parts = {part: PartSettings({}, 0) for part in mine.world} if newest is None else newest.parts
+    return Decision(
+        epoch, DecisionKind.END, str(mine.name), parts, why, None, ending, explanation, advice
+    )
 
 
 def others_serve(view: View, mine: Mine) -> bool:
@@ -213,7 +223,7 @@ def _first(mine: Mine, view: View) -> Action:
     missing = absent(mine, view)
     if missing:
         if view.overdue:
-            return Decide(_end(mine, None, f"{_and(missing)} did not join"))
+            return Decide(ended(mine, None, f"{_and(missing)} did not join"))
         return Wait(f"waiting for {_and(missing)}")
     came = [mine.joined, *(peer.joined for peer in _newest(view.peers).values())]
     for part in mine.world:
@@ -225,7 +235,7 @@ def _first(mine: Mine, view: View) -> Action:
             if joined.key != here[0].key:
                 members = f"{joined.name.member} and {here[0].name.member}"
                 why = f"{members} differ in recipe, engine version or hardware"
-                return Decide(_end(mine, None, why, advice="launch the same recipe on every host"))
+                return Decide(ended(mine, None, why, advice="launch the same recipe on every host"))
     return Decide(_begin(mine, came, view.known_good))
 
 
@@ -253,7 +263,7 @@ def _return(mine: Mine, view: View, newest: Decision) -> Action:
     count = sum(decision.kind is DecisionKind.RETURN for decision in since)
     if count >= mine.max_returns:
         why = f"ranks were restarted {count} times without serving together"
-        return Decide(_end(mine, newest, why))
+        return Decide(ended(mine, newest, why))
     epoch = newest.epoch + 1
     parts = {
         name: PartSettings(settings.changes, epoch) if name == mine.name.part else settings
@@ -280,7 +290,7 @@ def _after_failures(mine: Mine, view: View, newest: Decision) -> Action | None:
         return Wait("waiting for the other ranks")
     reasons = [f"{failure.name.member}: {failure.why}" for failure in sorted(now, key=_clarity)]
     why = f"{_and(missing)} did not rejoin" if missing else reasons[0]
-    return Decide(_end(mine, newest, why, explanation="; ".join(reasons[1:])))
+    return Decide(ended(mine, newest, why, explanation="; ".join(reasons[1:])))
 
 
 def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure]) -> Action:
@@ -293,14 +303,14 @@ def _after_memory(mine: Mine, view: View, newest: Decision, memory: list[Failure
     ]
     if not own and not (abandoned and len(abandoned) == len(memory)):
         if view.overdue:
-            return Decide(_end(mine, newest, f"{memory[0].name.member}: {memory[0].why}"))
+            return Decide(ended(mine, newest, f"{memory[0].name.member}: {memory[0].why}"))
         return Wait(f"{memory[0].name.member} ran out of memory: waiting for its next settings")
     after = [decision for decision in view.decisions if decision.epoch > view.served]
     starts = sum(decision.kind in (DecisionKind.BEGIN, DecisionKind.MEMORY) for decision in after)
     if starts >= mine.max_attempts:
         failure = (own or abandoned)[0]
         why = f"the ranks made {starts} attempts, the limit of recovery.max_attempts"
-        return Decide(_end(mine, newest, f"{failure.name.member}: {failure.why}", explanation=why))
+        return Decide(ended(mine, newest, f"{failure.name.member}: {failure.why}", explanation=why))
     return AskLadder(newest, _history(view, mine.name.part, (own or abandoned)[0]))
 
 
@@ -356,22 +366,6 @@ def _members(mine: Mine) -> list[str]:
 def _clarity(failure: Failure) -> tuple[bool, bool, str]:
     """Return a sort key that puts known causes first, with the loss of a rank last among them."""
     return (not failure.cause, failure.cause == "rank-lost", str(failure.name))
-
-
-def _end(
-    mine: Mine,
-    newest: Decision | None,
-    why: str,
-    *,
-    ending: str = "failed",
-    explanation: str = "",
-    advice: str = "",
-) -> Decision:
-    epoch = 0 if newest is None else newest.epoch + 1
-    parts = {part: PartSettings({}, 0) for part in mine.world} if newest is None else newest.parts
-    return Decision(
-        epoch, DecisionKind.END, str(mine.name), parts, why, None, ending, explanation, advice
-    )
 
 
 def _and(names: Iterable[str]) -> str:

@@ -233,7 +233,7 @@ def next_decision(mine: Mine, action: AskLadder, ladder: Ladder | None) -> Decis
     where = f"{last.name.member}: {last.why}"
 
     def no_more(why: str, advice: str | None = None) -> Decision:
-        return replace(ended(mine, newest, where, advice=advice or ""), explanation=why)
+        return ended(mine, newest, where, explanation=why, advice=advice or "")
 
     if ladder is None:
         return no_more("recovery is off: no other settings are tried")
@@ -425,7 +425,7 @@ class RankLaunching(EngineStarts, kw_only=True, dict=True):
             self._wait_for(self._decide(ended(self._mine, decision, why)))
             return
         env = {**order.env, MARK: self.mark}
-        order = replace(order, env=env, lease=self, smoke=self.smoke)
+        order = replace(order, env=env, lease=self)
         self.observer.attempt(number, part.changes, rung)
         self._last_note, self._failed_since = "", None
         self._mine = replace(self._mine, engine=part.since, settled=False)
