@@ -265,9 +265,7 @@ class Ladder:
         if Steppable.POOL not in self._settings.order:
             return LadderEnd(f"{now.cause.title}, and recovery may not change {name}", _remedy(now))
         changes = {**now.changes, name: int(value_to_try(name, direction, limit) or limit * 2)}
-        predicted = self._predictor.budget(changes)
-        shown = None if predicted.fit is Fit.UNKNOWN else predicted
-        return rung_of(self._predictor, now, last, changes, "the diagnosis names it first", shown)
+        return rung_of(self._predictor, now, last, changes, "the diagnosis names it first")
 
     def _step(self, attempts: Sequence[Attempt], seen: Sequence[Observation]) -> Rung | LadderEnd:
         now, last = seen[-1], attempts[-1]
@@ -280,15 +278,12 @@ class Ladder:
                     f"the budget expects mem_fraction_static from {found.bounds.low:.3f} to "
                     f"{found.bounds.high:.3f} to work"
                 )
-                return rung_of(self._predictor, now, last, found.changes, expects, found.budget)
+                return rung_of(self._predictor, now, last, found.changes, expects)
             return self._nothing_helps(now)
         walked = walk(self._settings, self._predictor, seen, tried)
         if walked is None:
             return self._nothing_helps(now)
-        changes, why = walked
-        predicted = self._predictor.budget(changes)
-        shown = None if predicted.fit is Fit.UNKNOWN else predicted
-        return rung_of(self._predictor, now, last, changes, why, shown)
+        return rung_of(self._predictor, now, last, *walked)
 
     def _by_budget(self, seen: Sequence[Observation], tried: set[str]) -> FitCandidate | None:
         """Return the safe settings with the smallest loss. If none are safe, return all settings at
@@ -328,30 +323,30 @@ class Ladder:
         budget = self._predictor.budget(last.changes)
         why = f": {budget.why}" if budget.fit is Fit.FAILS else ""
         help = _instead(others) or cause.remedy or None  # noqa: A001
-        return LadderEnd(f"{cause.title}{why}", help, True, others)
+        return LadderEnd(f"{cause.title}{why}", help)
 
     def _nothing_helps(self, now: Observation) -> LadderEnd:
         if now.direction is None and now.cause.directions:
             names = ", ".join(now.cause.directions)
             why = f"{now.cause.title}, and recovery has no further value for {names}"
-            return LadderEnd(why, _remedy(now), infeasible=True)
+            return LadderEnd(why, _remedy(now))
         least, most = now.least or now.fraction, self._limits.most_fraction
         is_raised = now.direction is Direction.RAISE and most < DEFAULT_LIMITS.most_fraction
         if is_raised and least is not None and least >= most:
             limit = "recovery.limits.mem_fraction_static"
             why = f"{now.cause.title}, and {limit} is {most:g}"
-            return LadderEnd(why, f"set {limit} above {least:.3g}", infeasible=True)
+            return LadderEnd(why, f"set {limit} above {least:.3g}")
         budget = self._predictor.budget(now.changes)
         if budget.fit is Fit.UNKNOWN:
             why = f"{now.cause.title}, and no setting is left to try"
-            return LadderEnd(why, _remedy(now), infeasible=True)
+            return LadderEnd(why, _remedy(now))
         smallest = levels(self._predictor, now.settings, self._limits).smallest()
         others = alternatives(self._predictor, smallest)
         why = (
             "no setting that recovery may change makes the deployment fit: "
             f"{binding(self._predictor, smallest)}"
         )
-        return LadderEnd(f"{why}{self._both(now)}", _instead(others) or _remedy(now), True, others)
+        return LadderEnd(f"{why}{self._both(now)}", _instead(others) or _remedy(now))
 
     def _both(self, now: Observation) -> str:
         fraction = now.fraction
@@ -421,7 +416,6 @@ def rung_of(
     last: Attempt,
     changes: Mapping[str, Any],
     why: str,
-    predicted: MemoryBudget | None,
 ) -> Rung:
     """Return the rung that leads from the last attempt to `changes` (all changes to the recipe)."""
     added = {
@@ -432,11 +426,11 @@ def rung_of(
     before = predictor.plan(last.changes)
     moved = [_move(before, now, name, value) for name, value in added.items()]
     moves = "; ".join(text for text in moved if text)
-    recipe = predictor.budget({})
-    after = predictor.plan(changes)
-    total = cost(
-        predictor.plan({}), after, recipe if recipe.fit is not Fit.UNKNOWN else None, predicted
+    recipe, predicted = (
+        None if budget.fit is Fit.UNKNOWN else budget
+        for budget in (predictor.budget({}), predictor.budget(changes))
     )
+    total = cost(predictor.plan({}), predictor.plan(changes), recipe, predicted)
     return Rung(_name(now, added), added, f"{now.cause.title}: {moves}; {why}", total, predicted)
 
 
@@ -488,21 +482,14 @@ _PHASES = {
 }
 
 
-def forecast(
+def outlook(
     settings: Recovery, plan_with: PlanWith, budget: BudgetOf = predict_budget
-) -> tuple[Rung, ...]:
-    """Return the rungs in order, each with the budget's prediction.
+) -> tuple[tuple[Rung, ...], LadderEnd]:
+    """Return the rungs in order, each with the budget's prediction, and the end of the ladder.
 
     Each start is assumed to fail as the budget predicts. If the budget predicts a fit, the start is
     assumed to run out of memory during graph capture. This gives the longest possible ladder.
     """
-    return outlook(settings, plan_with, budget)[0]
-
-
-def outlook(
-    settings: Recovery, plan_with: PlanWith, budget: BudgetOf = predict_budget
-) -> tuple[tuple[Rung, ...], LadderEnd]:
-    """Return the rungs of `forecast`, and the end of the ladder after them."""
     ladder = Ladder(settings, plan_with, budget)
     predictor = Predictor(plan_with, budget)
     attempts: list[Attempt] = []

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from speclaunch.deployments import Launch
-    from speclaunch.engine import Address, Alternative, MemoryBudget, RenderedArgs
+    from speclaunch.engine import Address, MemoryBudget, RenderedArgs
     from speclaunch.serving.launch.agreement.records import RankGroup
     from speclaunch.serving.launch.diagnosis.interface import Diagnosis
     from speclaunch.serving.launch.journal import JournalHeader
@@ -94,13 +94,10 @@ class EngineCommand(Struct, frozen=True):
 
 
 class LadderEnd(Struct, frozen=True):
-    """End of the ladder: why no rung follows, and other remedies."""
+    """End of the ladder: why no rung follows, and the remedy."""
 
     why: str
     help: str | None = None
-    infeasible: bool = False
-    """True if no setting that recovery may change can make the deployment fit."""
-    alternatives: tuple[Alternative, ...] = ()
 
 
 class Planner(Protocol):

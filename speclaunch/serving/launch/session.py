@@ -287,10 +287,9 @@ class Session(Struct):
         if ladder is None:
             return LadderEnd("recovery is off: no other settings are tried")
         try:
-            step = ladder(attempts)
+            return ladder(attempts)
         except UnknownValueError as error:
             return LadderEnd(f"the next recovery step is unknown: {error}")
-        return step if isinstance(step, Rung) else LadderEnd(step.why, step.help)
 
     def write_lock(self, changes: Mapping[str, Any], accept_length: float | None) -> Path:
         """Write the lock of the deployment that served with these changes; return its path.

@@ -12,7 +12,7 @@ from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.budget import Fit, MemoryBudget
 from speclaunch.engine.plan.fit_search import Prices, pool_price
-from speclaunch.serving.launch.ladder import forecast
+from speclaunch.serving.launch.ladder import outlook
 from speclaunch.serving.launch.session import Session
 
 PRICES = Prices(running=48, largest_graph=48, steps=5, tokens=64, chunk=8192)
@@ -67,7 +67,7 @@ def test_predicted_steps_keep_the_graphs_of_decode(gpu: str) -> None:
     prepared = prepare(load("dflash_llama8b", words), dry_run=True)
     facts = Lookup(hardware=declare(gpu)).facts(prepared.request({}))
     session = Session(prepared, facts, ())
-    rungs = forecast(prepared.recipe.deployment.recovery, session.plan_with)
+    rungs, _ = outlook(prepared.recipe.deployment.recovery, session.plan_with)
     changes: dict[str, Any] = {}
     fractions = []
     for rung in rungs:

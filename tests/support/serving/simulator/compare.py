@@ -120,9 +120,13 @@ def summary(name: str, results: Sequence[Result], of: Callable[[Result], Climb])
 
 
 def explained(results: Sequence[Result]) -> list[int]:
-    """Starts until the infeasible were given up, with a reason."""
+    """Starts until the infeasible were given up, with a reason other than an unknown cause or the
+    limit of attempts."""
     return sorted(
         result.ours.starts
         for result in results
-        if not result.feasible and result.ours.stop is not None and result.ours.stop.infeasible
+        if not result.feasible
+        and (stop := result.ours.stop) is not None
+        and "no setting is changed" not in stop.why
+        and "the limit of recovery.max_attempts" not in stop.why
     )
