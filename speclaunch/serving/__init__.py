@@ -23,7 +23,7 @@ NAMES = {
     "launch.inputs": """
         engine_environment ensure_cpu_models new_run_dir command document recipe_diff
     """,
-    "launch.journal": "FILE LaunchState LastGood",
+    "launch.journal": "default_directory FILE LaunchState LastGood",
     "launch.launch_run": "LaunchRun",
     "launch.lock": "differences_now lock_request LockRequest write_lock",
     "launch.phases": "PhaseStep PhaseTracker",
@@ -37,7 +37,7 @@ NAMES = {
     """,
     "launch.process": "Announcer detach OUTPUT drop_guard prepare_guard",
     "launch.runs": """
-        free_port default_directory find_run list_runs prune reread_run Run running_launches
+        free_port find_run list_runs prune reread_run Run running_launches
     """,
     "launch.session": "Session",
     "launch.supervisor": "Ending",

@@ -45,6 +45,7 @@ from speclaunch.serving.launch.inputs import recipe_diff as recipe_diff
 from speclaunch.serving.launch.journal import FILE as FILE
 from speclaunch.serving.launch.journal import LastGood as LastGood
 from speclaunch.serving.launch.journal import LaunchState as LaunchState
+from speclaunch.serving.launch.journal import default_directory as default_directory
 from speclaunch.serving.launch.launch_run import LaunchRun as LaunchRun
 from speclaunch.serving.launch.lock import LockRequest as LockRequest
 from speclaunch.serving.launch.lock import differences_now as differences_now
@@ -72,7 +73,6 @@ from speclaunch.serving.launch.process import detach as detach
 from speclaunch.serving.launch.process import drop_guard as drop_guard
 from speclaunch.serving.launch.process import prepare_guard as prepare_guard
 from speclaunch.serving.launch.runs import Run as Run
-from speclaunch.serving.launch.runs import default_directory as default_directory
 from speclaunch.serving.launch.runs import find_run as find_run
 from speclaunch.serving.launch.runs import free_port as free_port
 from speclaunch.serving.launch.runs import list_runs as list_runs

@@ -6,20 +6,13 @@ import contextlib
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from speclaunch.core import (
-    LaunchError,
-    expand_user,
-    is_secret_variable,
-    make_private,
-    speclaunch_home,
-)
+from speclaunch.core import LaunchError, expand_user, is_secret_variable, make_private
 from speclaunch.deployments import Prepared, Recipe, accept_lengths, shown_overrides
 from speclaunch.engine import (
     Hardware,
@@ -39,7 +32,9 @@ from speclaunch.serving.launch.journal import (
     JournalHeader,
     PlanEntry,
     RecipeEntry,
+    default_directory,
 )
+from speclaunch.serving.launch.unfinished_work import new_folder
 
 if TYPE_CHECKING:
     from speclaunch.deployments import Deployment
@@ -52,28 +47,13 @@ _NOTIFICATION = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 def new_run_dir(recipe: Recipe) -> Path:
     """Create and return a directory for one launch, readable by this user only."""
     base = recipe.deployment.launch.log_dir
-    parent = expand_user(base).absolute() if base else speclaunch_home() / "runs"
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    for attempt in range(100):
-        suffix = f"-{attempt}" if attempt else ""
-        name = recipe.deployment.name.replace("/", "-")  # a role's name is NAME/ROLE
-        path = parent / f"{stamp}-{name}{suffix}"
-        try:
-            if not base:
-                make_private(parent)
-            path.mkdir(parents=True, mode=0o700)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise LaunchError(
-                f"cannot create {path}: {error.strerror}",
-                help="set launch.log_dir or SPECLAUNCH_HOME to another directory",
-            ) from error
-        return path
-    raise LaunchError(
-        f"cannot create a directory for this launch in {parent}",
-        help="choose another directory: launch.log_dir=…",
-    )
+    parent = expand_user(base).absolute() if base else default_directory()
+    if not base:
+        with contextlib.suppress(OSError):  # new_folder reports it
+            make_private(parent)
+    name = recipe.deployment.name.replace("/", "-")  # a role's name is NAME/ROLE
+    remedy = "set launch.log_dir or SPECLAUNCH_HOME to another directory"
+    return new_folder(parent, name, LaunchError, remedy)
 
 
 def engine_argv(prepared: Prepared, secrets_file: Path | None) -> list[str]:

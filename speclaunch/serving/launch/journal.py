@@ -49,6 +49,11 @@ VERSION = 1
 _MOST_EVENTS = 100
 
 
+def default_directory() -> Path:
+    """Return the directory for runs if `launch.log_dir` is not set."""
+    return speclaunch_home() / "runs"
+
+
 class LaunchState(StrEnum):
     """State that a journal records for its launch."""
 

@@ -26,7 +26,7 @@ from speclaunch.core import (
     speclaunch_home,
     try_lock,
 )
-from speclaunch.serving.launch.journal import FILE, JournalHeader, LaunchState
+from speclaunch.serving.launch.journal import FILE, JournalHeader, LaunchState, default_directory
 
 
 class Holder(Struct, frozen=True):
@@ -217,11 +217,6 @@ class Run(Struct, frozen=True):
         """Return a section of the journal; empty if the section is missing."""
         found = self.document.get(name)
         return found if isinstance(found, dict) else {}
-
-
-def default_directory() -> Path:
-    """Return the directory for runs if `launch.log_dir` is not set."""
-    return speclaunch_home() / "runs"
 
 
 def list_runs(directory: Path | None = None) -> list[Run]:

@@ -12,7 +12,14 @@ from typing import Any, Generic, Self, TypeVar
 
 from msgspec import Struct, ValidationError, convert
 
-from speclaunch.core import InputError, json_value, read_json, speclaunch_home, write_json
+from speclaunch.core import (
+    InputError,
+    SpeclaunchError,
+    json_value,
+    read_json,
+    speclaunch_home,
+    write_json,
+)
 
 VERSION = 1
 
@@ -42,8 +49,13 @@ def unfinished(files: Iterable[Path], key: str) -> Iterator[tuple[Path, dict[str
             yield path.parent, document
 
 
-def new_folder(home: Path, name: str) -> Path:
-    """Create and return a folder named after the time and `name`. Raises InputError."""
+def new_folder(
+    home: Path,
+    name: str,
+    refusal: type[SpeclaunchError] = InputError,
+    remedy: str = "set SPECLAUNCH_HOME to a writable directory",
+) -> Path:
+    """Create and return a folder named after the time and `name`. Raises `refusal`."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for number in range(100):
         path = home / f"{stamp}-{name}{f'-{number}' if number else ''}"
@@ -52,12 +64,9 @@ def new_folder(home: Path, name: str) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            raise InputError(
-                f"cannot create {path}: {error.strerror}",
-                help="set SPECLAUNCH_HOME to a writable directory",
-            ) from error
+            raise refusal(f"cannot create {path}: {error.strerror}", help=remedy) from error
         return path
-    raise InputError(f"cannot create a directory in {home}")
+    raise refusal(f"cannot create a directory in {home}", help=remedy)
 
 
 def write(path: Path, document: Mapping[str, Any]) -> None:
