@@ -139,6 +139,7 @@ class RankMetrics(Struct, frozen=True, kw_only=True):
     decoded: float | None = None
     """Tokens generated in decode steps so far."""
     prefilled: float | None = None
+    """Prompt tokens computed so far. A change shows that the engine works."""
     graph_passes: float | None = None
     other_passes: float | None = None
     """`graph_passes`, `other_passes`: numbers of decode steps with and without CUDA graphs."""

@@ -43,7 +43,6 @@ class CpuEngineState(Struct, frozen=True):
     installed: bool
     version: str
     python: Path
-    models: Path
     begun: bool = False
     """True if the engine's directory exists, so an installation was at least started."""
 

@@ -325,9 +325,7 @@ def gather(
     engine = start("the engine", partial(_engine, recipe, cpu))
     cpu_engine = start(
         "the CPU engine",
-        lambda: CpuEngineState(
-            is_installed(cpu), SGLANG_VERSION, cpu.python, cpu.models, cpu.root.is_dir()
-        ),
+        lambda: CpuEngineState(is_installed(cpu), SGLANG_VERSION, cpu.python, cpu.root.is_dir()),
     )
     gpus = start("the GPUs", probe_hardware)
     processes = start("processes", read_processes)

@@ -120,7 +120,7 @@ def test_an_engine_that_does_not_answer_is_unknown() -> None:
     ],
 )
 def test_the_cpu_engine(installed: bool, begun: bool, cpu: bool, state: CheckState) -> None:
-    have = CpuEngineState(installed, "0.5.23", engine_path(), engine_path(), begun)
+    have = CpuEngineState(installed, "0.5.23", engine_path(), begun)
     line = cpu_line(machine(cpu_engine=have, target=target(cpu=cpu)))
     assert line.state is state
     expected = None if installed else "speclaunch engine install cpu"

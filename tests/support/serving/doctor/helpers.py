@@ -78,7 +78,7 @@ HEALTHY = MachineFacts(
         torch=Torch("2.13.0+cu130", "13.0"),
         ninja=True,
     ),
-    cpu_engine=CpuEngineState(True, "0.5.23", Path("/cpu/python"), Path("/cpu/models")),
+    cpu_engine=CpuEngineState(True, "0.5.23", Path("/cpu/python")),
     hardware=h100s(gpu(0, 79)),
     processes=(Process(1, 0, "init", ("init",), "root"),),
     user="me",
