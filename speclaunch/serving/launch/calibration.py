@@ -23,12 +23,10 @@ from speclaunch.engine import (
     memory_at_start,
     shares,
 )
-from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
+from speclaunch.serving.launch.diagnosis.interface import ABOVE, Cause, Diagnosis, Direction
 from speclaunch.serving.launch.engine_log import Phase
 from speclaunch.serving.launch.planner import Attempt
 
-ABOVE = "mem_fraction_static_above"
-"""Key in `Diagnosis.numbers` for the value that `mem_fraction_static` has to exceed."""
 _TOKENS = re.compile(r"([\d,]+) tokens")
 _POOL_TOO_LARGE = frozenset({"pool-exceeds-machine", "killed-filling-pool"})
 _LOADS = (Phase.WEIGHTS, Phase.DRAFT_WEIGHTS)

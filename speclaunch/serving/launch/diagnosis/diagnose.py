@@ -59,6 +59,7 @@ def milestone_text(
     numbers = {n: value for n, value in _figures(found).items() if n not in ("type", "what")}
     whose = "target" if loads < 2 else "draft"
     what = " ".join((groups.get("what") or "").lower().split())
+    graphs = f" ({what})" if what else ""
     text = ""
     match mark:
         case LogMark.ARGUMENTS:
@@ -73,13 +74,9 @@ def milestone_text(
         case LogMark.POOL_END:
             text = f"pool complete{_gb(numbers, 'avail_gb', 'free')}"
         case LogMark.CAPTURE_BEGIN:
-            text = f"capturing graphs{f' ({what})' if what else ''}" + _gb(
-                numbers, "avail_gb", "free"
-            )
+            text = f"capturing graphs{graphs}{_gb(numbers, 'avail_gb', 'free')}"
         case LogMark.CAPTURE_END:
-            text = f"graphs captured{f' ({what})' if what else ''}" + _gb(
-                numbers, "used_gb", "taken"
-            )
+            text = f"graphs captured{graphs}{_gb(numbers, 'used_gb', 'taken')}"
         case LogMark.SUMMARY:
             text = (
                 f"scheduler ready: {int(numbers['tokens']):,} tokens, {int(numbers['requests'])} "

@@ -14,6 +14,9 @@ from packaging.specifiers import SpecifierSet
 
 from speclaunch.serving.launch.engine_log import LogMark, Phase
 
+ABOVE = "mem_fraction_static_above"
+"""Key in `Diagnosis.numbers` for the value that `mem_fraction_static` has to exceed."""
+
 
 class Direction(StrEnum):
     """Direction in which to change a setting."""
@@ -79,7 +82,7 @@ class Diagnosis(Struct, frozen=True):
     """Unchanged log line that proves the cause; secrets are redacted in the log itself."""
     line_number: int | None = None
     numbers: Mapping[str, float] = {}
-    """Figures in the engine's message, for example `mem_fraction_static_above`: 0.912."""
+    """Figures in the engine's message, for example `ABOVE`: 0.912."""
     version: str | None = None
     """Explicit version, or the newest release that the log's wording allows; None if unknown."""
     engine: bool = True
@@ -247,15 +250,20 @@ def known(
     meaning: str,
     remedy: str,
     signatures: tuple[Signature, ...],
-    memory: bool = False,
     directions: Mapping[str, Direction] = MappingProxyType({}),
     versions: str = "",
     sources: tuple[str, ...] = (),
 ) -> KnownCause:
-    """Return a catalogue entry with these signatures; the other parameters are those of `Cause`."""
+    """Return a catalogue entry with these signatures; the other parameters are those of `Cause`,
+    whose `memory` is True if there are `directions`."""
     turned, releases = dict(directions), SpecifierSet(versions)
-    cause = Cause(name, title, meaning, remedy, memory, turned, releases, sources)
+    cause = Cause(name, title, meaning, remedy, bool(turned), turned, releases, sources)
     return KnownCause(cause, signatures)
+
+
+def lower(*arguments: str) -> dict[str, Direction]:
+    """Return the directions that lower all these settings."""
+    return dict.fromkeys(arguments, Direction.LOWER)
 
 
 def signature(

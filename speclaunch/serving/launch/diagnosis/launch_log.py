@@ -349,9 +349,7 @@ class LaunchLog(Struct):
         if own is not None and own.last is not None:
             return own
         known = [course for course in self.courses.values() if course.last is not None]
-        if not known:
-            return RankProgress()
-        return max(known, key=lambda course: _ORDER.index(course.phase))
+        return max(known, key=lambda rank: _ORDER.index(rank.phase), default=RankProgress())
 
     @property
     def phase(self) -> Phase:

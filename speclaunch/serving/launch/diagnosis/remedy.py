@@ -10,7 +10,7 @@ from msgspec import Struct
 from speclaunch.checks import page
 from speclaunch.engine import Catalogue, held_versions, load, other_names, render_args
 from speclaunch.serving.launch.diagnosis.causes.engine import REFUSED
-from speclaunch.serving.launch.diagnosis.interface import Cause, Diagnosis, Direction
+from speclaunch.serving.launch.diagnosis.interface import ABOVE, Cause, Diagnosis, Direction
 
 _NONE: Mapping[str, float] = {}
 _FOR_GPUS = re.compile(r"\bGPUs?\b|nvidia-smi|CUDA_VISIBLE_DEVICES")
@@ -130,7 +130,7 @@ def value_to_try(
 ) -> float | None:
     """Return the value to try next for an argument; None if the log does not suggest one."""
     if argument == "mem_fraction_static":
-        above = numbers.get("mem_fraction_static_above")
+        above = numbers.get(ABOVE)
         if above is not None:
             return None if above >= 0.99 else min(0.99, round(above + 0.02, 3))
         if now is None:

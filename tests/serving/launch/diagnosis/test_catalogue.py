@@ -40,7 +40,6 @@ def test_a_cause_says_everything(cause: Cause) -> None:
     assert cause.title and cause.meaning.endswith(".") and cause.remedy.endswith((".", ":"))
     assert cause.sources
     assert not cause.title.endswith(".")
-    assert cause.memory == bool(cause.directions)
     for argument in (*cause.directions, *PLACE.findall(cause.remedy)):
         assert load(held_versions()[-1]).by_name(argument) is not None, argument
         known = history(argument)

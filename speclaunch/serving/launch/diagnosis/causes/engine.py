@@ -13,6 +13,7 @@ from speclaunch.serving.launch.diagnosis.interface import (
     KnownCause,
     known,
     logged,
+    lower,
     printed,
     raised,
 )
@@ -178,7 +179,6 @@ SERVING: tuple[KnownCause, ...] = (
         remedy="Raise {max_total_tokens}, if it is set.\nRaise {mem_fraction_static}.\nOr run "
         "fewer concurrent requests: {max_running_requests}.\nOr draft fewer tokens: "
         "{speculative_num_draft_tokens}.",
-        memory=True,
         directions={
             "max_total_tokens": Direction.RAISE,
             "mem_fraction_static": Direction.RAISE,
@@ -203,8 +203,7 @@ SERVING: tuple[KnownCause, ...] = (
         title="the engine ran out of slots for requests",
         meaning="There is one slot per running request; a batch needed more.",
         remedy="Lower {max_running_requests}, as the engine's message advises.",
-        memory=True,
-        directions={"max_running_requests": Direction.LOWER},
+        directions=lower("max_running_requests"),
         sources=("mem_cache/allocation.py alloc_req_slots",),
         signatures=(raised(r"alloc_req_slots runs out of memory"),),
     ),
@@ -214,7 +213,6 @@ SERVING: tuple[KnownCause, ...] = (
         meaning="Each request and each cached prefix takes a slot of the state cache.",
         remedy="Raise {mamba_full_memory_ratio} or {max_mamba_cache_size}.\nOr run fewer "
         "concurrent requests: {max_running_requests}.",
-        memory=True,
         directions={
             "mamba_full_memory_ratio": Direction.RAISE,
             "max_mamba_cache_size": Direction.RAISE,
@@ -231,12 +229,7 @@ SERVING: tuple[KnownCause, ...] = (
         remedy="Lower {mem_fraction_static}.\nOr prefill in smaller chunks: "
         "{chunked_prefill_size}.\nOr run fewer concurrent requests: "
         "{max_running_requests}.",
-        memory=True,
-        directions={
-            "mem_fraction_static": Direction.LOWER,
-            "chunked_prefill_size": Direction.LOWER,
-            "max_running_requests": Direction.LOWER,
-        },
+        directions=lower("mem_fraction_static", "chunked_prefill_size", "max_running_requests"),
         sources=("torch's wording, after `max_total_num_tokens=`",),
         signatures=(raised(r"", during(StartStage.FORWARD)),),
     ),

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
-from speclaunch.serving.launch.diagnosis.causes.memory import CAPTURE
+from speclaunch.serving.launch.diagnosis.causes.memory import AFTER_CAPTURE, out_of_memory
 from speclaunch.serving.launch.diagnosis.interface import (
-    Direction,
     FailureLevel,
     KnownCause,
     LogFailure,
     known,
     logged,
+    lower,
     printed,
     raised,
 )
 from speclaunch.serving.launch.engine_log import DEAD_PROCESS, PORT_TAKEN, LogMark, Phase
-
-_MEMORY_INSIDE = re.compile(r"(?:Cuda|CUDA|Hip|HIP) failure \d{0,4} ?'out of memory'")
-
 
 NETWORK: tuple[KnownCause, ...] = (
     known(
@@ -80,12 +75,9 @@ NETWORK: tuple[KnownCause, ...] = (
             "NCCL allocates its buffers outside mem_fraction_static, where no memory was left."
         ),
         remedy="Lower {mem_fraction_static}.",
-        memory=True,
-        directions={"mem_fraction_static": Direction.LOWER},
+        directions=lower("mem_fraction_static"),
         sources=("NCCL's wording",),
-        signatures=(
-            raised(r"NCCL", lambda failure: bool(_MEMORY_INSIDE.search(failure.message[:4000]))),
-        ),
+        signatures=(raised(r"NCCL", out_of_memory),),
     ),
     known(
         name="nccl-failed",
@@ -129,7 +121,7 @@ NETWORK: tuple[KnownCause, ...] = (
 )
 
 
-_WRAPPED = rf"(?:{CAPTURE}: ?)?(?:CUDA error|HIP error|Triton Error \[CUDA\]): ?"
+_WRAPPED = AFTER_CAPTURE + r"(?:CUDA error|HIP error|Triton Error \[CUDA\]): ?"
 
 KERNELS: tuple[KnownCause, ...] = (
     known(
@@ -186,7 +178,7 @@ KERNELS: tuple[KnownCause, ...] = (
         meaning="Its tile sizes were chosen for a larger GPU.",
         remedy="Choose another {attention_backend}, or a newer release that supports this GPU.",
         sources=("triton's wording",),
-        signatures=(raised(rf"(?:{CAPTURE}: ?)?out of resource: shared memory"),),
+        signatures=(raised(AFTER_CAPTURE + r"out of resource: shared memory"),),
     ),
     known(
         name="no-gpu",
@@ -255,7 +247,7 @@ KERNELS: tuple[KnownCause, ...] = (
         "Try another {attention_backend}.\nUse a newer release.",
         sources=("torch's wording",),
         signatures=(
-            raised(rf"(?:{CAPTURE}: ?)?Sizes of tensors must match except in dimension"),
+            raised(AFTER_CAPTURE + r"Sizes of tensors must match except in dimension"),
             raised(r"Invalid mode: forward_mode="),
         ),
     ),
@@ -279,12 +271,7 @@ PROCESSES: tuple[KnownCause, ...] = (
         "when no memory was left.",
         remedy="Lower {mem_fraction_static}.\nOr set {max_total_tokens} lower.\nOr serve fewer "
         "concurrent requests: {max_running_requests}.",
-        memory=True,
-        directions={
-            "mem_fraction_static": Direction.LOWER,
-            "max_total_tokens": Direction.LOWER,
-            "max_running_requests": Direction.LOWER,
-        },
+        directions=lower("mem_fraction_static", "max_total_tokens", "max_running_requests"),
         sources=("entrypoints/engine.py _scheduler_died_error: exit code -9, device=cpu",),
         signatures=(
             raised(_DIED + _KILLED, _sizing_on_cpu, level=FailureLevel.AFTERMATH),
@@ -307,7 +294,6 @@ PROCESSES: tuple[KnownCause, ...] = (
                 lambda failure: not failure.served and failure.phase is not Phase.READY,
                 level=FailureLevel.AFTERMATH,
             ),
-            printed(r"slurmstepd: error: Detected \d{1,6} oom[-_]kill event"),
             printed(r".{0,120}: error: Detected \d{1,6} oom[-_]kill event"),
         ),
     ),

@@ -16,22 +16,21 @@ from speclaunch.serving.launch.diagnosis.interface import (
     KnownCause,
     LogFailure,
     known,
+    lower,
     raised,
 )
 from speclaunch.serving.launch.engine_log import LogMark, Phase
 
-TEXT = (
-    r"(?:(?:CUDA|HIP|XPU|NPU|MUSA|MPS) out of memory\b"
+_OUT_OF_MEMORY = re.compile(
+    r"(?:CUDA|HIP|XPU|NPU|MUSA|MPS) out of memory\b"
     r"|NPU error.{0,80}out of memory\b"
-    r"|(?:CUDA|HIP) error: out of memory\b"
+    r"|(?:CUDA|HIP) (?:driver )?error: out of memory\b"
     r"|Triton Error \[(?:CUDA|HIP)\]: out of memory\b"
-    r"|(?:CUDA|HIP) driver error: out of memory\b"
     r"|CUDA error: CUBLAS_STATUS_ALLOC_FAILED\b"
     r"|cudaErrorMemoryAllocation\b"
-    r"|\[enforce fail at [\w./]{1,80}:\d{1,6}\] .{0,80}DefaultCPUAllocator: "
+    r"|(?:\[enforce fail at [\w./]{1,80}:\d{1,6}\] .{0,80})?DefaultCPUAllocator: "
     r"(?:can't allocate|not enough) memory"
-    r"|DefaultCPUAllocator: (?:can't allocate|not enough) memory"
-    r"|Unable to allocate [\d.]{1,12} [KMGTP]?i?B for an array\b)"
+    r"|Unable to allocate [\d.]{1,12} [KMGTP]?i?B for an array\b"
 )
 _ALLOCATION = re.compile(
     r"Tried to allocate (?P<asked>\d{1,9}(?:\.\d{1,3})?) (?P<asked_unit>bytes|KiB|MiB|GiB)\."
@@ -39,7 +38,6 @@ _ALLOCATION = re.compile(
     re.DOTALL,
 )
 _UNITS = {"bytes": 2**-30, "KiB": 2**-20, "MiB": 2**-10, "GiB": 1.0}
-_OUT_OF_MEMORY = re.compile(TEXT)
 CAPTURE = (
     r"Capture (?:cuda graph|CUDA graph|CPU graph|prefill CUDA graph|single-CG draft extend"
     r"|frozen-KV MTP cuda graph)[\w ()-]{0,40} failed"
@@ -47,10 +45,9 @@ CAPTURE = (
 """Pattern for the beginning of the engine's message about a failed capture. 0.4.6 writes "CUDA",
 later releases "cuda" (cuda_graph_runner.py, runner/decode_cuda_graph_runner.py). The prefill
 message exists from 0.5.14."""
-_CAPTURE_PREFIX = re.compile(
-    r"Capture (?:cuda graph|CUDA graph|CPU graph|prefill CUDA graph|single-CG draft extend"
-    r"|frozen-KV MTP cuda graph)[\w ()-]{0,40}failed:? *"
-)
+AFTER_CAPTURE = rf"(?:{CAPTURE}: ?)?"
+"""Pattern for the engine's text before an error, which it adds if a capture failed."""
+_CAPTURE_PREFIX = re.compile(CAPTURE + r":? *")
 _CAPTURE_FILES = re.compile(r"graph_runner\.py$|^cuda_graph_setup\.py$|^cpu_graph_runner\.py$")
 _POOL_FILES = {"memory_pool.py", "kv_cache_configurator.py", "model_runner_kv_cache_mixin.py"}
 _POOL_FUNCTIONS = {"init_memory_pool", "_init_pools", "alloc_memory_pool", "init_memory_pools"}
@@ -89,11 +86,9 @@ def unwrapped(failure: LogFailure) -> str:
 
 def out_of_memory(failure: LogFailure) -> bool:
     """True if an allocation failed for lack of memory."""
-    if failure.kind in ("OutOfMemoryError", "_ArrayMemoryError"):
+    if failure.kind in ("OutOfMemoryError", "_ArrayMemoryError", "MemoryError"):
         return True
     text = unwrapped(failure)
-    if failure.kind == "MemoryError":
-        return True
     if _OUT_OF_MEMORY.match(text):
         return True
     return text.startswith("NCCL") and bool(
@@ -190,7 +185,6 @@ POOL: tuple[KnownCause, ...] = (
         f"{FIRST_IN_POOL} on, it also covers the draft's weights.",
         remedy="Raise {mem_fraction_static} above the value that the line names.\n"
         "Or make the weights smaller: {tp_size}, {quantization}, a smaller draft.",
-        memory=True,
         directions=_RAISE,
         versions=IN_POOL,
         sources=(
@@ -213,7 +207,6 @@ POOL: tuple[KnownCause, ...] = (
         meaning="The memory left after the weights is less than one page of tokens.",
         remedy="Raise {mem_fraction_static}.\n"
         "Or make the weights smaller: {tp_size}, {quantization}, a smaller draft.",
-        memory=True,
         directions=_RAISE,
         sources=(
             "model_executor/pool_configurator.py __post_init__",
@@ -234,7 +227,6 @@ POOL: tuple[KnownCause, ...] = (
         "pool; mem_fraction_static leaves too little for one.",
         remedy="Raise {mem_fraction_static}.\nOr serve fewer concurrent requests: "
         "{max_running_requests}.\nOr draft fewer tokens: {speculative_num_draft_tokens}.",
-        memory=True,
         directions={
             "mem_fraction_static": Direction.RAISE,
             "max_running_requests": Direction.LOWER,
@@ -252,7 +244,6 @@ POOL: tuple[KnownCause, ...] = (
         title="the KV pool is smaller than the engine's own warm-up request",
         meaning="The pool holds too few tokens for the short warm-up prompt.",
         remedy="Raise {max_total_tokens}, if it is set.\nRaise {mem_fraction_static}.",
-        memory=True,
         directions={"max_total_tokens": Direction.RAISE, "mem_fraction_static": Direction.RAISE},
         sources=("entrypoints/http_server.py _execute_server_warmup", "managers/utils.py"),
         signatures=(
@@ -270,8 +261,7 @@ POOL: tuple[KnownCause, ...] = (
         "Possible causes: other processes, fragmentation, or a mem_fraction_static that is too "
         "high.",
         remedy="Lower {mem_fraction_static}.\nCheck for other processes on the GPU.",
-        memory=True,
-        directions={"mem_fraction_static": Direction.LOWER},
+        directions=lower("mem_fraction_static"),
         sources=("torch's wording, after `Load weight end`",),
         signatures=(raised(r"", during(StartStage.POOL, cpu=False)),),
     ),
@@ -281,12 +271,7 @@ POOL: tuple[KnownCause, ...] = (
         meaning="On a CPU the pool is in the machine's memory, which other processes share.",
         remedy="Lower {mem_fraction_static}.\nOr set {max_total_tokens} lower.\nOr serve fewer "
         "concurrent requests: {max_running_requests}.",
-        memory=True,
-        directions={
-            "mem_fraction_static": Direction.LOWER,
-            "max_total_tokens": Direction.LOWER,
-            "max_running_requests": Direction.LOWER,
-        },
+        directions=lower("mem_fraction_static", "max_total_tokens", "max_running_requests"),
         sources=("torch's wording, after `Load weight end`, device=cpu",),
         signatures=(raised(r"", during(StartStage.POOL, cpu=True)),),
     ),
@@ -295,8 +280,7 @@ POOL: tuple[KnownCause, ...] = (
         title="the machine has too little memory for the hierarchical cache",
         meaning="The host cache is sized relative to the KV pool, and exceeds the free memory.",
         remedy="Lower {hicache_ratio} or {hicache_size}.\nOr omit {enable_hierarchical_cache}.",
-        memory=True,
-        directions={"hicache_ratio": Direction.LOWER, "hicache_size": Direction.LOWER},
+        directions=lower("hicache_ratio", "hicache_size"),
         sources=("mem_cache/memory_pool_host.py", "mem_cache/pool_host/*.py"),
         signatures=(raised(r"Not enough host memory (?:available|for)"),),
     ),
@@ -366,8 +350,7 @@ WEIGHTS: tuple[KnownCause, ...] = (
         "and KV cache use what mem_fraction_static leaves.",
         remedy="Lower {mem_fraction_static}.\n"
         f"Or use {FIRST_IN_POOL} or later, which includes the draft in the fraction.",
-        memory=True,
-        directions={"mem_fraction_static": Direction.LOWER},
+        directions=lower("mem_fraction_static"),
         versions=f"<{FIRST_IN_POOL}",
         sources=("speculative/eagle_worker.py up to 0.5.13: the second `Load weight begin`",),
         signatures=(raised(r"", during(StartStage.DRAFT_IN_SLACK)),),
@@ -390,13 +373,12 @@ GRAPHS: tuple[KnownCause, ...] = (
         "{cuda_graph_max_bs_decode}.\nOr serve fewer concurrent requests: "
         "{max_running_requests} limits the sizes too.\nOr draft fewer tokens: "
         "{speculative_num_draft_tokens}.",
-        memory=True,
-        directions={
-            "mem_fraction_static": Direction.LOWER,
-            "cuda_graph_max_bs_decode": Direction.LOWER,
-            "max_running_requests": Direction.LOWER,
-            "speculative_num_draft_tokens": Direction.LOWER,
-        },
+        directions=lower(
+            "mem_fraction_static",
+            "cuda_graph_max_bs_decode",
+            "max_running_requests",
+            "speculative_num_draft_tokens",
+        ),
         sources=(
             "model_executor/cuda_graph_runner.py CUDA_GRAPH_CAPTURE_FAILED_MSG",
             "model_executor/runner_backend_utils/__init__.py",
@@ -410,11 +392,7 @@ GRAPHS: tuple[KnownCause, ...] = (
         "they use the memory outside mem_fraction_static.",
         remedy="Disable them: {cuda_graph_backend_prefill=disabled}.\nOr capture fewer sizes: "
         "{cuda_graph_max_bs_prefill}.\nOr lower {mem_fraction_static}.",
-        memory=True,
-        directions={
-            "cuda_graph_max_bs_prefill": Direction.LOWER,
-            "mem_fraction_static": Direction.LOWER,
-        },
+        directions=lower("cuda_graph_max_bs_prefill", "mem_fraction_static"),
         versions=PREFILL_BY_DEFAULT,
         sources=("model_executor/runner/prefill_cuda_graph_runner.py",),
         signatures=(raised(r"", during(StartStage.PREFILL_CAPTURE)),),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speclaunch.engine import COMPARES_VOCABULARIES
-from speclaunch.serving.launch.diagnosis.causes.memory import CAPTURE
+from speclaunch.serving.launch.diagnosis.causes.memory import AFTER_CAPTURE
 from speclaunch.serving.launch.diagnosis.interface import (
     FailureLevel,
     KnownCause,
@@ -13,7 +13,6 @@ from speclaunch.serving.launch.diagnosis.interface import (
     raised,
 )
 
-_WRAPPED = rf"(?:{CAPTURE}: ?)?"
 _SAME_TYPE = (
     r"(?:expected (?:mat1 and mat2|m1 and m2|mat_a and mat_b|self and mat2) to have the same dtype"
     r"|expected scalar type \w{1,20} but found \w{1,20}"
@@ -31,7 +30,7 @@ DRAFTS: tuple[KnownCause, ...] = (
         remedy="Set {dtype} to a type that both checkpoints can be loaded in (float16 for a "
         "float16 draft).",
         sources=("torch's wording",),
-        signatures=(raised(_WRAPPED + _SAME_TYPE, rule="SPL401"),),
+        signatures=(raised(AFTER_CAPTURE + _SAME_TYPE, rule="SPL401"),),
     ),
     known(
         name="draft-shape-differs",
@@ -42,10 +41,11 @@ DRAFTS: tuple[KnownCause, ...] = (
         sources=("torch's wording",),
         signatures=(
             raised(
-                _WRAPPED + r"(?:mat1 and mat2|m1 and m2) shapes cannot be multiplied", rule="SPL409"
+                AFTER_CAPTURE + r"(?:mat1 and mat2|m1 and m2) shapes cannot be multiplied",
+                rule="SPL409",
             ),
             raised(
-                _WRAPPED + r"The size of tensor a \(\d{1,9}\) must match the size of tensor b",
+                AFTER_CAPTURE + r"The size of tensor a \(\d{1,9}\) must match the size of tensor b",
                 lambda f: f.within("load_weights", "llama_eagle3.py", "llama_eagle.py"),
                 rule="SPL409",
             ),
@@ -251,18 +251,13 @@ FILES: tuple[KnownCause, ...] = (
         sources=("configs/model_config.py _derive_context_length",),
         signatures=(
             raised(
-                r"Warning: User-specified context_length \((?P<asked>\d{1,12})\) is greater than "
-                r"the derived context_length \((?P<derived>\d{1,12})\)",
-                rule="SPL418",
-            ),
-            raised(
                 r"Warning: Target model's context_length \((?P<asked>\d{1,12})\) is greater than "
                 r"the derived context_length \((?P<derived>\d{1,12})\)",
                 rule="SPL402",
             ),
             raised(
-                r"User-specified context_length \((?P<asked>\d{1,12})\) is greater than "
-                r"the derived context_length \((?P<derived>\d{1,12})\)",
+                r"(?:Warning: )?User-specified context_length \((?P<asked>\d{1,12})\) is greater "
+                r"than the derived context_length \((?P<derived>\d{1,12})\)",
                 rule="SPL418",
             ),
         ),
