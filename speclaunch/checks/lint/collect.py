@@ -14,6 +14,7 @@ from speclaunch.checks.lint.configuration import (
     STDIN,
     STDIN_SHOWN,
     FoundFile,
+    has_package,
     starts_a_server,
 )
 from speclaunch.checks.rules.interface import Finding
@@ -187,9 +188,6 @@ def _with_comments(path: str) -> str:
     return text if "speclaunch:" in text else ""
 
 
-_PACKAGE = lazy(r"^#\s*@package\b", re.M)
-
-
 class LintedFile(Struct, frozen=True):
     """File with its deployments. `text` is empty if the file could not be read."""
 
@@ -253,7 +251,7 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
     except UnicodeDecodeError as error:
         problem = Problem(f"{path} is not UTF-8 text (byte {error.start})")
         return LintedFile(path, problems=(problem,))
-    if Path(path).suffix.lower() in YAML_SUFFIXES and _PACKAGE.search(text):
+    if Path(path).suffix.lower() in YAML_SUFFIXES and has_package(text):
         return LintedFile(path, text)  # a group option is part of recipes, but not a recipe
     is_yaml = looks_like_yaml(text, file.suffix.lower() if file else "")
     template = template_of(text, file, is_yaml=is_yaml)
@@ -361,7 +359,6 @@ def _recipe(path: str, config_dirs: Sequence[Path]) -> tuple[Recipe | None, tupl
 
 def _extent(invocation: Invocation, path: str) -> Extent:
     words = (*invocation.program, *invocation.words)
-    lines = [invocation.place.line]
     places = (word.used_at or word.place for word in words)
-    lines += [place.line for place in places if place.path == path]
-    return Extent(min(invocation.place.line, lines[0]), max(lines))
+    first = invocation.place.line
+    return Extent(first, max([first, *(place.line for place in places if place.path == path)]))

@@ -73,7 +73,7 @@ _SKIPPED = frozenset(
 _OF_INTEREST = re.compile(
     rb"sglang|model_path|model-path|speculative|speclaunch: ignore|^(defaults|args):", re.M
 )
-_PACKAGE = re.compile(rb"^#\s*@package\b", re.M)
+_PACKAGE = lazy(r"^#\s*@package\b", re.M)
 _LOCK = re.compile(rb"^lock:", re.M)
 _HEAD = 8192
 _GITIGNORE = ".gitignore"
@@ -139,7 +139,7 @@ def _found(
         elif only_deployments and os.path.isfile(path):  # noqa: PTH113
             if left_out is None or not left_out().is_excluded(path):
                 # an option of a group mentions no server itself
-                if path.endswith(".yaml") and _PACKAGE.search(_data(path)) is not None:
+                if path.endswith(".yaml") and has_package(_data(path).decode("utf-8", "replace")):
                     yield FoundFile(path, is_named=True)
                 else:
                     yield from _of_interest(path)
@@ -190,6 +190,11 @@ def _of_interest(file: str, root: str | None = None) -> Iterator[FoundFile]:
         file.rpartition("/")[2] in KUSTOMIZATIONS or mentions_a_server(_data(file))
     ):
         yield FoundFile(file)
+
+
+def has_package(text: str) -> bool:
+    """True if a YAML text has the package comment of a Hydra group's option."""
+    return "@package" in text and _PACKAGE.search(text) is not None
 
 
 def mentions_a_server(data: bytes) -> bool:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from speclaunch.checks.lint.configuration import FoundFile, find_files
+from speclaunch.checks.lint.configuration import FoundFile, find_files, has_package
 from speclaunch.checks.lint.report import FileReport, FileResult
-from speclaunch.core import SpeclaunchError, lazy, read_or_none, reads
+from speclaunch.core import SpeclaunchError, read_or_none, reads
 from speclaunch.engine import held_versions, upward
 
 if TYPE_CHECKING:
@@ -21,17 +21,11 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".yaml"
 """The only suffix that Hydra accepts."""
-_PACKAGE = lazy(r"^#\s*@package\b", 8)
-"""Pattern of the package comment in a group's file; 8 is re.MULTILINE."""
 
 
 def is_group(file: FoundFile) -> bool:
     """True if a file is an option of a Hydra group."""
-    return file.path.endswith(_SUFFIX) and _has_package(_text(file.path))
-
-
-def _has_package(text: str) -> bool:
-    return "@package" in text and _PACKAGE.search(text) is not None
+    return file.path.endswith(_SUFFIX) and has_package(_text(file.path))
 
 
 def recipes_with(
@@ -76,7 +70,7 @@ def _repository(path: Path) -> Path | None:
 
 def _chooses(recipe: str, group: Path, config_dirs: Callable[[str], tuple[Path, ...]]) -> bool:
     text = _text(recipe)
-    if group.stem not in text or "defaults" not in text or _has_package(text):
+    if group.stem not in text or "defaults" not in text or has_package(text):
         return False
     from speclaunch.deployments import compose  # noqa: PLC0415  only for possible recipes
 

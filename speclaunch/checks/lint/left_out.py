@@ -17,7 +17,6 @@ from speclaunch.core import InputError, read_regular
 from speclaunch.engine import ProjectSettings
 
 _IGNORE = ".gitignore"
-_MOST_BYTES = 1 << 20
 
 Above = Callable[[str], tuple[Path, ProjectSettings]]
 """Function from a directory to its resolved path and the project settings that apply to it."""
@@ -35,13 +34,6 @@ class LeftOut:
     def below(self, top: str) -> Below:
         resolved = os.path.realpath(top)
         return Below(self, resolved, by_git=self._by_git)
-
-    def excludes(self, path: str) -> bool:
-        """True if a file or a directory above it is excluded."""
-        folder, name = os.path.split(path)
-        resolved = os.path.realpath(folder or ".")
-        file = f"{resolved.rstrip(os.sep)}{os.sep}{name}"
-        return any(exclusion.match(file) for exclusion in self.excluded(resolved))
 
     def excluded(self, directory: str) -> list[Patterns]:
         found = [] if self._exclude is None else [self._exclude]
