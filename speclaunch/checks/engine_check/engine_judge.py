@@ -59,13 +59,10 @@ class JsonWorker:
             start_new_session=True,
         )
         self._selector = selectors.DefaultSelector()
-        for pipe, events in (
-            (self._process.stdout, selectors.EVENT_READ),
-            (self._process.stderr, selectors.EVENT_READ),
-        ):
+        for pipe in (self._process.stdout, self._process.stderr):
             assert pipe is not None  # noqa: S101  (requested above)
             os.set_blocking(pipe.fileno(), False)
-            self._selector.register(pipe, events)
+            self._selector.register(pipe, selectors.EVENT_READ)
         assert self._process.stdin is not None  # noqa: S101
         os.set_blocking(self._process.stdin.fileno(), False)
 

@@ -19,7 +19,6 @@ from typing import Any, TextIO
 from .compiled import use
 from .guards import AuditGuard, end_with, limit, refuse_remote_code, without_network
 from .pretend import import_all, places, prepare, pretend
-from .stubs import FINDER
 from .verdict import refusal, verdict
 
 LONGEST = 4 << 20
@@ -55,7 +54,7 @@ def main() -> None:
 
 def serve(lines: TextIO, out: TextIO, setting: dict[str, Any]) -> None:
     """Import the release, warm it up, and answer questions."""
-    isolated = without_network() if setting.get("apart", True) else False
+    without_network()
     GUARD.install()
     for site in setting.get("sites", ()):
         use(site)
@@ -66,20 +65,11 @@ def serve(lines: TextIO, out: TextIO, setting: dict[str, Any]) -> None:
     sglang = importlib.import_module("sglang.version").__version__
     refuse_remote_code()
     # One resolution with the real facts triggers imports that the sources' text does not show.
-    warm = verdict([*setting["warm"], "--device", "cpu"], {})
-    warm.pop("values", None)
+    verdict([*setting["warm"], "--device", "cpu"], {})
     places()
     gc.collect()
     gc.freeze()
-    stood_in = sorted(FINDER.packages)
-    hello = {
-        "sglang": sglang,
-        "failed": failed,
-        "warm": warm,
-        "apart": isolated,
-        "stood_in": stood_in,
-    }
-    hello["at_import"] = sorted(at_import)
+    hello = {"sglang": sglang, "failed": failed, "at_import": sorted(at_import)}
     if setting.get("files"):
         found = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
         hello["files"] = [name for name in found if isinstance(name, str)]

@@ -41,11 +41,11 @@ def verdict(words: list[str], env: dict[str, str]) -> dict[str, Any]:
     Without a verdict, it is `artefact` (this machine's fault) or `unjudged`.
     """
     os.environ.update(env)
-    output, stage, args = io.StringIO(), ["parse"], None
+    output, stage = io.StringIO(), ["parse"]
     found: dict[str, Any] = {}
     standard_error, sys.stderr = sys.stderr, output
     try:
-        args = pass_stages(words, stage, found)
+        pass_stages(words, stage, found)
         found["verdict"] = "accepted"
     except SystemExit as error:
         text = PROGRAM.split(output.getvalue().strip())[-1]
@@ -62,14 +62,13 @@ def verdict(words: list[str], env: dict[str, str]) -> dict[str, Any]:
         found |= refusal(error, stage[0])
     finally:
         sys.stderr = standard_error
-    del args
     if found["verdict"] != "accepted" and found.get("stage") != "draft":
         found.pop("values", None)
     return found
 
 
-def pass_stages(words: list[str], stage: list[str], found: dict[str, Any]) -> Any:
-    """Run the stages and return the server arguments; update `stage[0]` and `found["values"]`."""
+def pass_stages(words: list[str], stage: list[str], found: dict[str, Any]) -> None:
+    """Run the stages; update `stage[0]` and `found["values"]`."""
     from sglang.srt import server_args as module
 
     args: Any = module.prepare_server_args(list(words))
@@ -81,7 +80,6 @@ def pass_stages(words: list[str], stage: list[str], found: dict[str, Any]) -> An
     found["values"] = resolved(args)
     stage[0] = "draft"
     draft_config(args)
-    return args
 
 
 def resolved(server_args: Any) -> dict[str, Any]:
@@ -89,14 +87,8 @@ def resolved(server_args: Any) -> dict[str, Any]:
     try:
         values = server_args.resolved_dict()
     except AttributeError:
-        values = dict(vars(server_args))
-        try:
-            from sglang.srt.arg_groups.overrides import resolved_view
-
-            view = resolved_view(server_args)
-            values = {name: getattr(view, name, value) for name, value in values.items()}
-        except ImportError:
-            pass
+        view = resolved_view(server_args)
+        values = {name: getattr(view, name, value) for name, value in vars(server_args).items()}
     values |= dict(flattened(values))
     return {
         name: value
@@ -104,6 +96,16 @@ def resolved(server_args: Any) -> dict[str, Any]:
         if value is None or isinstance(value, (str, int, float, bool, list))
         if not isinstance(value, (str, list)) or len(value) <= MOST
     }
+
+
+def resolved_view(server_args: Any) -> Any:
+    """Return the view with the overrides of a release that has them, else `server_args`."""
+    try:
+        from sglang.srt.arg_groups.overrides import resolved_view as view_of
+
+        return view_of(server_args)
+    except ImportError:
+        return server_args
 
 
 def flattened(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -121,13 +123,7 @@ def draft_config(server_args: Any) -> None:
     """Make the draft's configuration as the draft worker's `ModelRunner` does; raise its errors."""
     from sglang.srt.configs.model_config import ModelConfig
 
-    view: Any = server_args
-    try:
-        from sglang.srt.arg_groups.overrides import resolved_view
-
-        view = resolved_view(server_args)
-    except ImportError:
-        pass
+    view = resolved_view(server_args)
     algorithm, path = view.speculative_algorithm, view.speculative_draft_model_path
     if algorithm in (None, "NGRAM", "UNO") or not path:
         return
