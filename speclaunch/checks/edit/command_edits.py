@@ -35,6 +35,7 @@ from speclaunch.checks.edit.yaml_edits import (
 )
 from speclaunch.core import InputError, Place, lazy
 from speclaunch.deployments import (
+    OWN,
     Document,
     Invocation,
     InvocationKind,
@@ -117,16 +118,6 @@ def _at(text: SourceLines, place: Place, prefix: str, old: str, new: str) -> Ite
     elif tail == old:
         yield edit(begin, len(source), dumped(new, text=True))
         yield edit(begin, len(source), new)
-
-
-def without(
-    words: Sequence[Word], gone: Sequence[Word], all_gone: Sequence[Word], text: str
-) -> Iterator[list[Edit]]:
-    """Yield alternative edits that remove the tokens `gone`; `all_gone`: all removed tokens."""
-    for uses in (True, False):
-        edits = removal(words, gone, all_gone, text, uses=uses)
-        if edits is not None:
-            yield edits
 
 
 def added(
@@ -403,10 +394,7 @@ def _into_section(found: Yaml, node: yaml.Node, name: str, value: str) -> Iterat
             yield added_item(found, node, [f'name: {name}\nvalue: "{value}"'])
 
 
-_SLIMES = {
-    "model_path": "--hf-checkpoint",
-    "tp_size": "--rollout-num-gpus-per-engine",
-}
+SLIMES = ("model_path", "tp_size")
 """Arguments that slime sets with its own options."""
 
 
@@ -429,8 +417,8 @@ class CommandWords(EditablePlaces):
 
     def change(self, argument: TargetArgument) -> Ways | None:
         name = argument.name
-        if self._is_slime and name in _SLIMES:
-            raise NotFixableError(f"slime sets {name} with {_SLIMES[name]}")
+        if self._is_slime and name in SLIMES:
+            raise NotFixableError(f"slime sets {name} with {OWN[name].option}")
         items = [item for item in self._items if canonical(item.dest) == name]
         ways = None
         if not argument.is_removed:
@@ -444,9 +432,10 @@ class CommandWords(EditablePlaces):
         return [[]] if argument.is_removed else ways or None
 
     def finish(self, new: Sequence[TargetArgument]) -> Iterator[Ways]:
-        gone = self._gone
+        words, gone, text = self._invocation.words, self._gone, self._text.text
         if gone:
-            yield list(without(self._invocation.words, gone, gone, self._text.text))
+            found = (removal(words, gone, gone, text, uses=uses) for uses in (True, False))
+            yield [edits for edits in found if edits is not None]
         if new:
             left = {id(word) for word in gone}
             stays = [w for w in self._words if id(w) not in left and self._is_here(w)]

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from speclaunch.checks.edit.command_edits import SLIMES
 from speclaunch.checks.edit.round_trip import (
     ANYTHING,
     Meaning,
@@ -45,8 +46,6 @@ _IN_SHELL = re.compile(
 _IN_RECIPE = re.compile(r"\$\{(?:oc\.env|env_or):\s*([A-Za-z_]\w*)\s*([,}])")
 _OPEN = re.compile(r"\?\?\?(?=\s|$)")
 _OPEN_VALUE = "speclaunch-open"
-_SLIMES = ("model_path", "tp_size")
-"""Arguments that slime sets with its own options."""
 
 
 def require_same_command(invocation: Invocation, imported: Imported, text: str) -> None:
@@ -86,10 +85,10 @@ def _differences(
     slime = invocation.kind is InvocationKind.SLIME
     explicit = from_invocation(invocation, imported.name, catalogue).values if slime else {}
     values = dict(requested.values) | {
-        name: _plain(explicit[name].value, set_names) for name in _SLIMES if name in explicit
+        name: _plain(explicit[name].value, set_names) for name in SLIMES if name in explicit
     }
     values |= {name: _stand_in(variable) for name, variable in imported.secrets.args.items()}
-    named = (*requested.explicit, *(name for name in _SLIMES if name in explicit))
+    named = (*requested.explicit, *(name for name in SLIMES if name in explicit))
     expected = Meaning(requested.version, values, dict.fromkeys(named, ()))
     open_ = {  # reported, and left for the user to fill in
         name: ANYTHING

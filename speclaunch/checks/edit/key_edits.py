@@ -211,22 +211,21 @@ def _sections(
     key, mapping = section
     empty = isinstance(mapping, yaml.ScalarNode) and mapping.value in ("", "null", "~")
     if empty or (isinstance(mapping, yaml.MappingNode) and not mapping.value):
-        new = _null(values)
-        return [[set_value(found, key, mapping, f"{{{_flow(new)}}}")]]
+        return [[set_value(found, key, mapping, f"{{{_flow(_null(values))}}}")]]
     if not isinstance(mapping, yaml.MappingNode):
         raise NotFixableError(f"its {'.'.join(path)} is not written as `key: value` lines")
     steps: list[Ways] = []
-    new = {}
+    new: dict[str, str | None] = {}
     for name, value in values.items():
         pair = next((pair for pair in mapping.value if pair[0].value == name), None)
         if pair is None:
-            new[name] = "null" if value is None else value
+            new[name] = value
         elif value is not None:
             steps.append([set_value(found, pair[0], pair[1], value)])
         else:
             steps.append(_removals(found, mapping, pair))
     if new:
-        steps.append([added_key(found, mapping, new)])
+        steps.append([added_key(found, mapping, _null(new))])
     return steps
 
 

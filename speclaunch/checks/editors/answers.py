@@ -208,7 +208,7 @@ def _thing(
     if key is None:
         return None
     above, name, start = key
-    if above in (("args",), ("recovery", "minimal")):
+    if above in _ARGUMENTS:
         description = argument(name, catalogue)
     elif above == ("engine", "env"):
         description = variable(catalogue.variables.get(name), catalogue)
