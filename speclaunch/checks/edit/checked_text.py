@@ -15,13 +15,13 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.checks.edit.command_edits import CommandWords, SourceLines
+from speclaunch.checks.edit.command_edits import CommandWords
 from speclaunch.checks.edit.edits import (
     Edit,
     FixTarget,
     NotFixableError,
+    SourceLines,
     apply,
-    lines_of,
     target_of,
 )
 from speclaunch.checks.edit.key_edits import CallKeywords, ConfigKeys, recipe_ways
@@ -413,8 +413,7 @@ def _replaced(text: str, shown: str, correction: NameCorrection) -> str:
     place = correction.place
     if place.path != shown:
         raise NotFixableError(f"the name is written in {place.path}")
-    lines = lines_of(text)
-    line = lines[place.line - 1] if place.line <= len(lines) else ""
+    line = SourceLines(text).line(place.line)
     at = line.find(correction.wrong, place.column - 1, place.column + place.length + 1)
     if at < 0:
         raise NotFixableError("the name is not at the reported place")

@@ -20,6 +20,7 @@ from speclaunch.checks.edit.edits import (
     EditablePlaces,
     FixTarget,
     NotFixableError,
+    SourceLines,
     TargetArgument,
     Ways,
 )
@@ -55,22 +56,6 @@ _CLOSING = lazy(r"(?P<quote>[\"']?)(?P<blank>[ \t]*)[],]")
 _ALONE = lazy(r"(?P<indent>[ \t]*)(?:[\"']?--[\w-]+[\"']?,[ \t]*)?\Z")
 """Text before the last item on a line that has only this item, or a flag and its value."""
 _CLOSING_LAST = lazy(r"(?P<quote>[\"']?)(?P<blank>[ \t]*)\Z")
-
-
-class SourceLines:
-    """Text of a file by line; `end` is its line ending."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.lines = [line.rstrip("\r") for line in text.split("\n")]
-        self.end = "\r\n" if text.count("\r\n") > text.count("\n") // 2 else "\n"
-
-    def line(self, number: int) -> str:
-        """Return a line by its number, from 1; empty outside of the text."""
-        return self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
-
-    def at(self, place: Place) -> str:
-        return self.line(place.line)[place.column - 1 : place.column - 1 + place.length]
 
 
 def replaced(

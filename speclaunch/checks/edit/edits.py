@@ -16,6 +16,7 @@ from msgspec import Struct
 from speclaunch.checks.rules.interface import Fix
 from speclaunch.core import (
     InputError,
+    Place,
     is_literal_secret,
     literals,
     read_regular,
@@ -201,7 +202,7 @@ def apply(text: str, changes: Iterable[Change]) -> str:
     for number in sorted(inserted, reverse=True):
         line = lines[number - 1] if number <= len(lines) else ""
         indent = line[: len(line) - len(line.lstrip())].rstrip("\r\n")
-        end = "\r\n" if text.count("\r\n") > text.count("\n") // 2 else "\n"
+        end = SourceLines(text).end
         lines[number - 1 : number - 1] = [f"{indent}{added}{end}" for added in inserted[number]]
     return "".join(lines)
 
@@ -210,6 +211,22 @@ def lines_of(text: str) -> list[str]:
     """Return the lines with their ends, split at line feeds only, as editors do."""
     *complete, last = text.split("\n")
     return [*(f"{line}\n" for line in complete), *([last] if last else [])]
+
+
+class SourceLines:
+    """Text of a file by line; `end` is its line ending."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines = [line.rstrip("\r") for line in text.split("\n")]
+        self.end = "\r\n" if text.count("\r\n") > text.count("\n") // 2 else "\n"
+
+    def line(self, number: int) -> str:
+        """Return a line by its number, from 1; empty outside of the text."""
+        return self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
+
+    def at(self, place: Place) -> str:
+        return self.line(place.line)[place.column - 1 : place.column - 1 + place.length]
 
 
 def _drop_emptied(lines: list[str], emptied: set[int]) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import yaml
 
-from speclaunch.checks.edit.command_edits import SourceLines, env_ways
+from speclaunch.checks.edit.command_edits import env_ways
 from speclaunch.checks.edit.edits import (
     Edit,
     EditablePlaces,
     FixTarget,
     NotFixableError,
+    SourceLines,
     TargetArgument,
     Ways,
     combinations,

@@ -14,7 +14,7 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.checks.edit.edits import Change, Edit, Insertion, apply
+from speclaunch.checks.edit.edits import Change, Edit, Insertion, SourceLines, apply
 from speclaunch.checks.edit.migrate import (
     Migration,
     MigrationStep,
@@ -159,10 +159,13 @@ def _why(name: str, target: Catalogue, last: str) -> str:
     return REMOVALS.get(name) or message
 
 
+def _replace(place: Place, old: str, new: str, work: _Work) -> None:
+    text = SourceLines(work.document.text).at(place).replace(old, new, 1)
+    work.changes.append(Edit(place.line, place.column, place.length, text))
+
+
 def _renamed(name: str, new: str, place: Place, work: _Work) -> None:
-    line = work.document.text.split("\n")[place.line - 1]
-    written = line[place.column - 1 : place.column - 1 + place.length]
-    work.changes.append(Edit(place.line, place.column, place.length, written.replace(name, new, 1)))
+    _replace(place, name, new, work)
     work.becomes[work.role, name] = (new, None)
     work.migration.steps.append(MigrationStep(place, f"{name} is now {new}"))
 
@@ -196,10 +199,7 @@ def _pin(node: yaml.Node | None, name: str, work: _Work) -> None:
         remedy = f"change it to a range that includes {to}"
         work.migration.problems.append(Problem(message, place, remedy))
         return
-    line = work.document.text.split("\n")[place.line - 1]
-    written = line[place.column - 1 : place.column - 1 + place.length]
-    new = written.replace(engine.pinned, to, 1)
-    work.changes.append(Edit(place.line, place.column, place.length, new))
+    _replace(place, engine.pinned, to, work)
     pin = work.pins[work.role] = str(node.value).replace(engine.pinned, to, 1)
     work.migration.steps.append(MigrationStep(place, f"engine.version is now {pin}"))
 
@@ -211,15 +211,12 @@ def _image(node: yaml.Node | None, work: _Work) -> None:
         return
     place, image = nodes.place(node, work.document), str(node.value)
     new = successor(image, to)
-    line = work.document.text.split("\n")[place.line - 1]
-    written = line[place.column - 1 : place.column - 1 + place.length]
-    if new is None or image not in written:
+    if new is None or image not in SourceLines(work.document.text).at(place):
         problem = replace(unknown_image(image, to), place=place)
         migration = work.migration
         (migration.warnings if work.keep_images else migration.problems).append(problem)
         return
-    replaced = written.replace(image, new.name, 1)
-    work.changes.append(Edit(place.line, place.column, place.length, replaced))
+    _replace(place, image, new.name, work)
     work.images[work.role] = new.name
     work.migration.steps.append(MigrationStep(place, f"deploy.image is now {new.name}"))
     work.migration.warnings += [Problem(new.warning, place)] if new.warning else []

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from speclaunch.checks.edit.edits import Edit, Insertion, apply, lines_of
+from speclaunch.checks.edit.edits import Edit, Insertion, SourceLines, apply, lines_of
 from speclaunch.checks.edit.planned_migration import MigratedArgument, PlannedMigration
 from speclaunch.checks.edit.round_trip import emptied_definitions
 from speclaunch.core import Place, Problem
@@ -98,7 +98,7 @@ def rewrite(
     provides nothing else there. Otherwise it is removed from the variable's definition.
     """
     done = Rewriting()
-    lines = lines_of(text)
+    lines = SourceLines(text)
     removed = [argument for argument in planned.arguments if argument.verdict.removed]
     leaving = [invocation.words[index] for argument in removed for index in argument.indices]
     for migrated in planned.arguments:
@@ -143,8 +143,7 @@ def with_variable(invocation: Invocation, name: str, value: str, text: str) -> E
     first = invocation.program[0]
     place = invocation.place
     at = next((w.used_at for w in invocation.program if w.place == place and w.used_at), place)
-    lines = lines_of(text)
-    above = lines[at.line - 1][: at.column - 1] if at.line <= len(lines) else ""
+    above = SourceLines(text).line(at.line)[: at.column - 1]
     if above.endswith("Entrypoint="):  # of a Quadlet: one program without arguments
         return None
     env = "" if first.place == place else "env "
@@ -155,12 +154,11 @@ def with_variable(invocation: Invocation, name: str, value: str, text: str) -> E
 
 def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -> dict[str, str]:
     """Return the command's environment variables that `edits` change, with their new values."""
-    lines = lines_of(text)
+    lines = SourceLines(text)
     found: dict[str, str] = {}
     for name, word in invocation.env.items():
         start, length = word.place.column - 1, word.place.length
-        line = lines[word.place.line - 1] if 1 <= word.place.line <= len(lines) else ""
-        if line[start : start + length] != word.text:
+        if lines.at(word.place) != word.text:
             continue
         inside = [
             edit
@@ -181,13 +179,13 @@ def edited_variables(invocation: Invocation, text: str, edits: Sequence[Edit]) -
 
 def touched_lines(text: str, edits: Sequence[Edit]) -> set[int]:
     """Return the numbers of edited lines, and of lines above that may lose their continuation."""
-    lines = lines_of(text)
+    lines = SourceLines(text)
     found = {edit.line for edit in edits}
     for line in sorted(found):
         above = line - 1
         while above in found:
             above -= 1
-        if above >= 1 and lines[above - 1].rstrip().endswith("\\"):
+        if lines.line(above).rstrip().endswith("\\"):
             found.add(above)
     return found
 
@@ -220,8 +218,8 @@ def removal(
 
 def _removal_at(text: str, place: Place, word: Word | None) -> Edit | None:
     """Return the edit that removes the text at a place; None if it cannot be removed alone."""
-    line = (lines_of(text)[place.line - 1 : place.line] or [""])[0].rstrip("\r\n")
-    source = line[place.column - 1 : place.column - 1 + place.length]
+    lines = SourceLines(text)
+    line, source = lines.line(place.line), lines.at(place)
     if word is not None and not _is_word(source, word):
         return None
     end = place.column - 1 + place.length
@@ -269,21 +267,21 @@ def _split(source: str) -> list[str] | None:
         return None
 
 
-def _first_line(lines: Sequence[str], line: int) -> int:
+def _first_line(lines: SourceLines, line: int) -> int:
     """Return the number of the first line of the command that contains `line`."""
-    while 1 < line <= len(lines) and lines[line - 2].rstrip().endswith("\\"):
+    while lines.line(line - 1).rstrip().endswith("\\"):
         line -= 1
     return line
 
 
 def _flag_edit(
-    lines: Sequence[str], place: Place, written: str, migrated: MigratedArgument
+    lines: SourceLines, place: Place, written: str, migrated: MigratedArgument
 ) -> Edit | None:
     """Return the edit that replaces the flag `written`; None if there is nothing to replace."""
     becomes = migrated.verdict
-    if not 1 <= place.line <= len(lines) or becomes.flag is None:
+    if becomes.flag is None:
         return None
-    source = lines[place.line - 1][place.column - 1 : place.column - 1 + place.length]
+    source = lines.at(place)
     for old in dict.fromkeys((written, prefixed(written))):
         at = source.find(old)
         if at >= 0:
