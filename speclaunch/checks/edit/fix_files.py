@@ -148,7 +148,7 @@ def fix_file(
     done.findings = now.findings
     done.hidden = lambda: check(source, options).secrets
     for finding in now.findings:
-        if work.is_requested(finding):
+        if _is_requested(finding, unsafe=unsafe):
             done.left.append(
                 LeftFix(finding, work.refused.get(_key(now, finding), "it was not retried"))
             )
@@ -171,16 +171,17 @@ def _errors(text: CheckedText) -> Counter[tuple[str, str, int]]:
     )
 
 
+def _is_requested(finding: Finding, *, unsafe: bool) -> bool:
+    kind = finding.fix.applicability if finding.fix is not None else None
+    return kind is Applicability.SAFE or (unsafe and kind is Applicability.UNSAFE)
+
+
 class _Work(Struct):
     source: LintedFile
     options: Options
     config_dirs: tuple[Path, ...]
     unsafe: bool
     refused: dict[_Key, str] = {}
-
-    def is_requested(self, finding: Finding) -> bool:
-        kind = finding.fix.applicability if finding.fix is not None else None
-        return kind is Applicability.SAFE or (self.unsafe and kind is Applicability.UNSAFE)
 
     def check(self, source: LintedFile) -> CheckedText:
         return CheckedText(source, findings_of(source, self.options))
@@ -209,7 +210,8 @@ class _Work(Struct):
         for finding in now.findings:
             key = _key(now, finding)
             numbers = set(now.numbers(finding)) or {-1}
-            if not self.is_requested(finding) or key in self.refused or taken & numbers:
+            is_requested = _is_requested(finding, unsafe=self.unsafe)
+            if not is_requested or key in self.refused or taken & numbers:
                 continue
             all_versions = self.options.versions or versions
             others = [version for version in all_versions if version != finding.engine]
@@ -298,13 +300,12 @@ _FIXES_A_PROCESS = 8
 
 def fixable_paths(report: Report, *, unsafe: bool) -> list[str]:
     """Return the files with findings whose fixes are requested, without duplicates, in order."""
-    requested = {Applicability.SAFE, Applicability.UNSAFE} if unsafe else {Applicability.SAFE}
     return list(
         dict.fromkeys(
             file.path
             for file in report.files
             for finding in file.findings
-            if finding.fix is not None and finding.fix.applicability in requested
+            if _is_requested(finding, unsafe=unsafe)
         )
     )
 
@@ -389,8 +390,7 @@ def written(fixed: FixedFile, before: bytes) -> None:
     if read_or_none(fixed.path) != before:
         message = f"{fixed.path} changed while it was being fixed"
         raise InputError(message, help="run the command again")
-    mark = codecs.BOM_UTF8.decode() if before.startswith(codecs.BOM_UTF8) else ""
-    write_atomically(path.resolve(), mark + fixed.after)
+    write_atomically(path.resolve(), in_bytes(fixed, before).decode())
 
 
 def in_bytes(fixed: FixedFile, before: bytes) -> bytes:

@@ -28,10 +28,9 @@ from speclaunch.checks.edit.migrate_recipe import is_recipe, migrate_recipe
 from speclaunch.checks.edit.planned_migration import (
     MigratedArgument,
     PlannedMigration,
-    announced,
     plan,
     unannounced,
-    unset,
+    would_change,
 )
 from speclaunch.checks.edit.round_trip import (
     meaning_of,
@@ -223,21 +222,13 @@ def _check_output(
             return
         words = [word.text for word in after.words(to)]
         meaning = meaning_of(words, target)
-        unproven = [] if meaning else [f"SGLang {to} refuses it"]
-        expected = announced(planned.arguments)
-        defaults: list[str] = []
-        for difference in planned.before.differences(meaning) if meaning else ():
-            note = unset(difference, planned.before, meaning) if meaning else None
-            if expected.allows(difference) or note == "":
-                continue
-            if note is not None:
-                defaults.append(note)
-                continue
-            text = unannounced(difference, to)
-            migration.problems.append(Problem(text, Place(file.path)))
-        if defaults:
-            text = f"defaults that changed and are not set here: {', '.join(defaults)}"
-            migration.steps.append(MigrationStep(Place(file.path), text))
+        if meaning is None:
+            unproven = [f"SGLang {to} refuses it"]
+        else:
+            changed, note = unannounced(planned.before, meaning, planned.arguments)
+            texts = [would_change(difference, to) for difference in changed]
+            migration.problems += [Problem(text, Place(file.path)) for text in texts]
+            migration.steps += [MigrationStep(Place(file.path), note)] if note else []
     hidden = secrets_of(reading.invocations, to)
     require_no_differences("migrate", unproven, file.text, made, hidden)
 
@@ -252,17 +243,14 @@ def _refusals(
     found = list(reading.problems)
     words = [word.text for word in after.words(to)]
     target = load_catalogue(to)
-    for refusal in after.refused(target):
-        key = (_KEY.search(refusal.message) or [""])[0]
+    refusals: list[tuple[str, Problem | ArgvProblem]] = [
+        ((_KEY.search(refusal.message) or [""])[0], refusal) for refusal in after.refused(target)
+    ]
+    problems = parse_argv(words, target, with_values=False).problems
+    refusals += [(words[p.index], p) for p in problems if p.index is not None]
+    for key, refusal in refusals:
         at = old.get(place.get(key, key), Place(file.path))
         found.append(Problem(f"SGLang {to} refuses this: {refusal.message}", at, refusal.help))
-    for problem in parse_argv(words, target, with_values=False).problems:
-        if problem.index is None:
-            continue
-        flag = words[problem.index]
-        at = old.get(place.get(flag, flag), Place(file.path))
-        message = f"SGLang {to} refuses this: {problem.message}"
-        found.append(Problem(message, at, problem.help))
     return found
 
 

@@ -22,11 +22,11 @@ from speclaunch.checks.edit.migrate import (
     successor,
     unknown_image,
 )
+from speclaunch.checks.edit.planned_migration import absent
 from speclaunch.checks.edit.round_trip import differences, require_no_differences, text_differences
 from speclaunch.core import InputError, Place, Problem, is_secret_variable, reads
 from speclaunch.deployments import MAX_FILE_BYTES, Document, compose_node, nodes, read_positions
 from speclaunch.engine import (
-    REMOVALS,
     Catalogue,
     canonical,
     check_values,
@@ -34,7 +34,6 @@ from speclaunch.engine import (
     history,
     is_secret_argument,
     other_names,
-    precedes,
     render_args,
 )
 from speclaunch.engine import load as load_catalogue
@@ -134,29 +133,23 @@ def _argument(key: yaml.ScalarNode, value: yaml.Node, flow: bool, work: _Work) -
     if became is not None and is_taken and plain is True and is_single_line:
         _converted(name, became.new, became.value, (place, value), work)
         return
-    past = history(name)
-    if past is None:
+    if history(name) is None:
         why = f"{name}: no known SGLang version has this argument"
-    elif precedes(target.version, past.first):
-        why = f"{name}: it exists from SGLang {past.first} on"
+    elif (verdict := absent(name, target)).unknown:
+        why = f"{name}: {verdict.why}"
     elif became is not None and plain is not True and plain not in (False, None):
         why = f"{name} is now {became.new}, which does not accept {plain!r}"
     elif flow or not is_single_line:
-        why = f"{name} was removed: {_why(name, target, past.last)}"
+        why = f"{name} was removed: {verdict.why}"
     else:
         off = became is not None and plain in (False, None)
-        reason = "it was off" if off else _why(name, target, past.last)
+        reason = "it was off" if off else verdict.why
         work.changes.append(Edit(place.line, place.column, 0, "# "))
         work.changes.append(Insertion(place.line, f"# removed {name}: {reason}"))
         work.becomes[work.role, name] = (name, _GONE)
         work.migration.steps.append(MigrationStep(place, f"removed {name}: {reason}"))
         return
     work.migration.problems.append(Problem(why, place, "change it by hand"))
-
-
-def _why(name: str, target: Catalogue, last: str) -> str:
-    message = f"SGLang {target.version} has no such argument (last in {last})"
-    return REMOVALS.get(name) or message
 
 
 def _replace(place: Place, old: str, new: str, work: _Work) -> None:

@@ -70,7 +70,7 @@ def verdict(
         if (found_ := _renamed(old_name, target, negated)) is not None:
             return found_
     became = None if negated else _converted(name, target)
-    return became or _gone(name, target)
+    return became or absent(name, target)
 
 
 def is_same(old: Argument, new: Argument) -> bool:
@@ -137,7 +137,8 @@ def _converted(name: str, target: Catalogue) -> MigrationVerdict | None:
     return MigrationVerdict(flag=new.flag, values=values)
 
 
-def _gone(name: str, target: Catalogue) -> MigrationVerdict:
+def absent(name: str, target: Catalogue) -> MigrationVerdict:
+    """Return the verdict on an argument that `target` lacks."""
     past = history(name)
     if past is not None and precedes(target.version, past.first):
         return MigrationVerdict(unknown=True, why=f"it exists from SGLang {past.first} on")
@@ -337,24 +338,15 @@ def _account(
     found.after = meaning_of(texts, target, hidden)
     if found.before is None or found.after is None:
         return
-    expected = announced(found.arguments)
-    changed: list[str] = []
-    for difference in found.before.differences(found.after):
-        if expected.allows(difference):
-            continue
-        note = unset(difference, found.before, found.after)
+    changed, note = unannounced(found.before, found.after, found.arguments)
+    for difference in changed:
+        at = _position(found.arguments, difference.name)
         explicit = found.before.explicit.get(difference.name)
-        if note is not None:
-            changed += [note] if note else []
-        elif explicit and explicit == found.after.explicit.get(difference.name):
-            text = f"{difference.name} is now read as {difference.after!r}"
-            found.notes.append((_position(found.arguments, difference.name), text))
+        if explicit and explicit == found.after.explicit.get(difference.name):
+            found.notes.append((at, f"{difference.name} is now read as {difference.after!r}"))
         else:
-            text = unannounced(difference, target.version)
-            found.problems.append(ArgvProblem(_position(found.arguments, difference.name), text))
-    if changed:
-        listed = ", ".join(changed)
-        found.notes.append((-1, f"defaults that changed and are not set here: {listed}"))
+            found.problems.append(ArgvProblem(at, would_change(difference, target.version)))
+    found.notes += [(-1, note)] if note else []
 
 
 class Announced(Struct, frozen=True):
@@ -370,7 +362,7 @@ class Announced(Struct, frozen=True):
         return difference.name in self.gone and difference.after is MISSING
 
 
-def announced(arguments: Sequence[MigratedArgument]) -> Announced:
+def _announced(arguments: Sequence[MigratedArgument]) -> Announced:
     """Return the changes that the verdicts announce."""
     gone: set[str] = set()
     becomes: dict[str, Any] = {}
@@ -390,21 +382,30 @@ def announced(arguments: Sequence[MigratedArgument]) -> Announced:
     return Announced(frozenset(gone), becomes)
 
 
-def unset(difference: Difference, before: Meaning, after: Meaning) -> str | None:
-    """Return the message for a changed default; None if one of the commands sets the argument.
+def unannounced(
+    before: Meaning, after: Meaning, arguments: Sequence[MigratedArgument]
+) -> tuple[list[Difference], str | None]:
+    """Return the unannounced changes of set arguments, and a note on changed defaults, if any.
 
-    It is empty if both defaults are None or False, which mean off or the engine's choice.
+    The defaults None and False, which mean off or the engine's choice, count as equal.
     """
-    name = difference.name
-    if name in before.explicit or name in after.explicit:
-        return None
-    if difference.before in (None, False) and difference.after in (None, False):
-        return ""
-    return f"{name} {_shown(difference.before)} → {_shown(difference.after)}"
+    expected = _announced(arguments)
+    found: list[Difference] = []
+    defaults: list[str] = []
+    for difference in before.differences(after):
+        name, old, new = difference.name, difference.before, difference.after
+        if expected.allows(difference):
+            continue
+        if name in before.explicit or name in after.explicit:
+            found.append(difference)
+        elif old not in (None, False) or new not in (None, False):
+            defaults.append(f"{name} {_shown(old)} → {_shown(new)}")
+    listed = ", ".join(defaults)
+    return found, f"defaults that changed and are not set here: {listed}" if listed else None
 
 
-def unannounced(difference: Difference, version: str) -> str:
-    """Return the message for a value that would change although no change was announced."""
+def would_change(difference: Difference, version: str) -> str:
+    """Return the message for an unannounced change."""
     before, after = _shown(difference.before), _shown(difference.after)
     return f"{difference.name} would be {after} instead of {before} in SGLang {version}"
 
