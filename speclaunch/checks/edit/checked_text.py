@@ -30,6 +30,7 @@ from speclaunch.checks.edit.round_trip import (
     composition_differences,
     data_differences,
     fix_differences,
+    new_messages,
     role_data_differences,
     text_differences,
 )
@@ -366,12 +367,9 @@ def _check(
     parsed_old, parsed_new = (from_invocation(found, "fixed", catalogue) for found in (old, new))
     if canonical(name_of(correction.right)) in parsed_old.values:
         raise NotFixableError(f"{correction.right} is also set")
-    problems = Counter(problem.message for problem in parsed_new.problems)
-    more = problems - Counter(problem.message for problem in parsed_old.problems)
+    more = new_messages(parsed_old.problems, parsed_new.problems)
     if more:
-        raise NotFixableError(
-            f"SGLang {catalogue.version} would refuse the fix: {next(iter(more))}"
-        )
+        raise NotFixableError(f"SGLang {catalogue.version} would refuse the fix: {more[0]}")
     return True
 
 

@@ -21,6 +21,7 @@ from msgspec import Struct
 from speclaunch.checks.edit.edits import FixTarget, lines_of
 from speclaunch.core import (
     ExitCode,
+    Problem,
     Redactor,
     SpeclaunchError,
     holds_secret,
@@ -289,9 +290,8 @@ def fix_differences(
         yield f"{len(old)} commands become {len(new)}"
         return
     for kind in ("problems", "unread", "misread"):
-        found = Counter(problem.message for problem in getattr(after, kind))
-        if found - Counter(problem.message for problem in getattr(before, kind)):
-            yield f"part of it could not be read afterwards: {next(iter(found))}"
+        if messages := new_messages(getattr(before, kind), getattr(after, kind)):
+            yield f"part of it could not be read afterwards: {messages[0]}"
     for number, (old_command, new_command) in enumerate(zip(old, new, strict=True)):
         target = changed.get(number)
         name = f"the command of line {old_command.place.line}"
@@ -300,6 +300,12 @@ def fix_differences(
         for version_ in others:
             for what in _fixed(old_command, new_command, target, version_, any_value=True):
                 yield f"{name} in SGLang {version_}: {what}"
+
+
+def new_messages(before: Iterable[Problem], after: Iterable[Problem]) -> list[str]:
+    """Return the messages of problems in `after` that `before` lacks."""
+    old, new = (Counter(problem.message for problem in side) for side in (before, after))
+    return list(new - old)
 
 
 def _fixed(
@@ -332,10 +338,8 @@ def _fixed(
         else:
             yield found.name
     if (
-        Counter(p.message for p in parsed_new.problems)
-        - Counter(p.message for p in parsed_old.problems)
-    ) or (
-        parsed_new.unseen != parsed_old.unseen
+        new_messages(parsed_old.problems, parsed_new.problems)
+        or parsed_new.unseen != parsed_old.unseen
         or parsed_new.unread.keys() - parsed_old.unread.keys()
     ):
         yield f"SGLang {version} would refuse it"

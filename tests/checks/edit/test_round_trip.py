@@ -13,14 +13,16 @@ from speclaunch.checks.edit.migrate import migrate_commands
 from speclaunch.checks.edit.round_trip import (
     ExpectedCommand,
     RoundTripError,
+    fix_differences,
     meaning_of,
     migration_differences,
     save_texts,
     secrets_of,
     text_differences,
 )
-from speclaunch.core.errors import ExitCode
+from speclaunch.core.errors import ExitCode, Problem
 from speclaunch.deployments.sources.files import read_text
+from speclaunch.deployments.sources.interface import Reading
 from speclaunch.engine.releases.catalogue import load
 
 SCRIPT = """\
@@ -93,6 +95,13 @@ def test_a_change_inside_of_a_text_that_goes_over_lines_is_one_of_that_text() ->
     assert not list(text_differences(FOLDED, after, "x.yaml", {6}, ()))
     for damage in (after.replace("    - b", "    -"), after.replace("    - b", "    - [b]")):
         assert list(text_differences(FOLDED, damage, "x.yaml", {6}, ()))
+
+
+def test_a_problem_that_a_fix_causes_is_reported_not_an_older_one() -> None:
+    before = Reading(problems=(Problem("old"),))
+    after = Reading(problems=(Problem("old"), Problem("new")))
+    found = list(fix_differences(before, after, {}, "0.5.23"))
+    assert found == ["part of it could not be read afterwards: new"]
 
 
 def test_a_removal_in_a_folded_text_of_a_manifest_is_written() -> None:
