@@ -22,7 +22,7 @@ from speclaunch.engine import (
 
 COMPOSE = "compose"
 BATCH = "sbatch"
-_MODES = ("prefill", "decode")
+MODES = ("prefill", "decode")
 KUBERNETES = frozenset(
     {
         "Pod",
@@ -104,7 +104,7 @@ def hosts(plan: Plan) -> int:
 
 def is_worker(plan: Plan) -> bool:
     """True if the command runs only ranks after the first, which serve no requests."""
-    rank = value_or(plan, "node_rank")  # None if the platform sets it
+    rank = plan.value_or_none("node_rank")  # None if the platform sets it
     return context_of(plan).part == "worker" or (isinstance(rank, int) and rank > 0)
 
 
@@ -197,7 +197,7 @@ def ranks(members: Sequence[Plan]) -> Iterator[list[Plan]]:
         if len(some) > 1:
             yield sorted(some, key=_is_behind)
         else:
-            behind.setdefault(role if role in _MODES else "", []).extend(some)
+            behind.setdefault(role if role in MODES else "", []).extend(some)
     for some in behind.values():
         if sum(not _is_behind(plan) for plan in some) == 1:
             yield sorted(some, key=_is_behind)
@@ -205,20 +205,6 @@ def ranks(members: Sequence[Plan]) -> Iterator[list[Plan]]:
 
 def _is_behind(plan: Plan) -> bool:
     return context_of(plan).part != "leader"
-
-
-def mode(plan: Plan) -> str | None:
-    """Return `prefill` or `decode`; None for other servers. Raises UnknownValueError."""
-    found = plan.value("disaggregation_mode")
-    return found if found in _MODES else None
-
-
-def value_or(plan: Plan, name: str, default: object = None) -> object:
-    """Return an effective value; `default` if it cannot be evaluated."""
-    try:
-        return plan.value(name)
-    except UnknownValueError:
-        return default
 
 
 def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
@@ -233,9 +219,9 @@ _OF_PREFILL = "disaggregation_bootstrap_port"
 def known_ports(plan: Plan) -> set[int]:
     """Return a server's known ports except `port`. Only rank 0 opens `dist_init_addr`'s port."""
     names = [*_NAMED]
-    if value_or(plan, "disaggregation_mode", "prefill") == "prefill":
+    if plan.value_or_none("disaggregation_mode") in ("prefill", None):
         names.append(_OF_PREFILL)
-    found = {value for name in names if isinstance(value := value_or(plan, name), int)}
+    found = {value for name in names if isinstance(value := plan.value_or_none(name), int)}
     try:
         address = str(plan.user_value("dist_init_addr")).rpartition(":")[2]
     except UnknownValueError:

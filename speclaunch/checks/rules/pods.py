@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from speclaunch.checks.rules.deployment_values import (
     GPU_RESOURCES,
+    MODES,
     Image,
     context_of,
     grouped,
@@ -19,7 +20,6 @@ from speclaunch.checks.rules.deployment_values import (
     is_on,
     is_worker,
     known_ports,
-    mode,
     number,
     part_of,
     requested_gpus,
@@ -369,7 +369,9 @@ def missing_rdma(plan: Plan) -> Iterator[Verdict]:
     """Report prefill and decode pods that transfer the KV cache without a fast network."""
     pod = context_of(plan).pod
     backend = plan.value("disaggregation_transfer_backend")
-    if mode(plan) is None or backend not in _CARRIERS or not in_kubernetes(plan):
+    if plan.value("disaggregation_mode") not in MODES or backend not in _CARRIERS:
+        return
+    if not in_kubernetes(plan):
         return
     if is_on(pod.privileged) or is_on(pod.host_network) or any(n in pod.env for n in _ELSE):
         return

@@ -53,23 +53,16 @@ class Routed(Struct, frozen=True):
 
 def routed(plans: Sequence[Plan]) -> Iterator[Routed]:
     """Yield each router other than Dynamo's, with the servers of its deployment."""
-    for plans_of_group in groups(plans):
-        group = next(
-            context.group for context in map(_context, plans_of_group) if context is not None
-        )
+    for group, members in groups(plans):
         for router in group.routers:
             if _OTHERS not in router.program.lower():
-                yield Routed(router, tuple(plans_of_group), group.services)
+                yield Routed(router, tuple(members), group.services)
 
 
 def has_router(plan: Plan) -> bool:
     """True if the file of a server configures a router in front of it."""
-    context = _context(plan)
+    context = plan.request.server_context
     return context is not None and bool(context.group.routers)
-
-
-def _context(plan: Plan) -> ServerContext | None:
-    return plan.request.server_context
 
 
 def is_disaggregated(router: Router) -> bool | None:
@@ -182,14 +175,9 @@ def _compared(
             else "the router finds no server there",
             fix=Fix(f"set {name} to {listening} in the router"),
             place=setting.place,
-            others=tuple(_places(servers, name)),
+            others=tuple(place_of(server, (name,)) for server in servers),
         ),
     )
-
-
-def _places(servers: Sequence[Plan], name: str) -> Iterator[Place]:
-    for server in servers:
-        yield place_of(server, (name,))
 
 
 def is_of_several(plan: Plan) -> bool:
@@ -354,7 +342,7 @@ def node_address(plan: Plan) -> Iterator[Verdict]:
     nodes = number(plan, NODES) or 0  # same either way: every release has it
     if nodes < 2 or plan.value("use_ray"):
         return
-    rank = _rank(plan)
+    rank = plan.value_or_none(RANK)  # None if the platform sets it
     if rank is not None and rank >= nodes:
         yield Verdict(
             f"node_rank {rank} is not below nnodes {nodes}",
@@ -373,14 +361,6 @@ def node_address(plan: Plan) -> Iterator[Verdict]:
                 "on all hosts, set --dist-init-addr HOST:PORT to the address of the first host"
             ),
         )
-
-
-def _rank(plan: Plan) -> int | None:
-    """Return the rank; None if it is unknown because the platform sets it."""
-    try:
-        return number(plan, RANK)
-    except UnknownValueError:
-        return None
 
 
 def _fixed(plan: Plan) -> Iterator[Verdict]:

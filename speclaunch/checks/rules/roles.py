@@ -276,8 +276,8 @@ def model_of(plan: Plan) -> str | None:
     return None if found is None else PurePath(str(found).rstrip("/")).name.lower()
 
 
-def groups(plans: Sequence[Plan]) -> list[list[Plan]]:
-    """Return the plans that a file groups, a list per deployment."""
+def groups(plans: Sequence[Plan]) -> list[tuple[Group, list[Plan]]]:
+    """Return each deployment that a file groups, with its plans."""
     found: list[tuple[Group, list[Plan]]] = []
     for plan in plans:
         if (context := plan.request.server_context) is not None:
@@ -285,12 +285,12 @@ def groups(plans: Sequence[Plan]) -> list[list[Plan]]:
             if known is None:
                 found.append((context.group, known := []))
             known.append(plan)
-    return [some for _, some in found]
+    return found
 
 
 def pairs(plans: Sequence[Plan]) -> Iterator[RolePair]:
     """Yield each decode server with the prefill servers of its model, or else all of its group."""
-    for group in groups(plans):
+    for _, group in groups(plans):
         for decode in group:
             prefills = [plan for plan in group if mode(plan) == PREFILL]
             if mode(decode) == DECODE and prefills:
@@ -458,18 +458,15 @@ def role_transfer_backend(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict
     return conflicts(plans, _conflict_of_role_transfer_backend)
 
 
-_NAME = "disaggregation_transfer_backend"
-
-
 def _conflict_of_role_transfer_backend(prefill: Plan, decode: Plan) -> Conflict | None:
     theirs, ours = _library(prefill), _library(decode)
     if theirs == ours:
         return None
     return Conflict(
-        f"{_NAME} is {ours} for decode and {theirs} for prefill",
-        (_NAME,),
+        f"{_BACKEND} is {ours} for decode and {theirs} for prefill",
+        (_BACKEND,),
         "each library has its own handshake: requests wait until they time out",
-        Fix(f"set the same {_NAME} in both roles"),
+        Fix(f"set the same {_BACKEND} in both roles"),
     )
 
 
@@ -478,7 +475,7 @@ def _library(plan: Plan) -> str:
 
     See 0.5.23 arg_groups/pd_disaggregation_hook.py:30.
     """
-    return str(plan.value(_NAME)).removesuffix("_tcp")
+    return str(plan.value(_BACKEND)).removesuffix("_tcp")
 
 
 @rule_across("SPL824", compares=is_side)

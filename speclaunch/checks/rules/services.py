@@ -25,7 +25,6 @@ from speclaunch.checks.rules.deployment_values import (
     services_of,
     target_of,
     text,
-    value_or,
     written,
 )
 from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
@@ -36,7 +35,6 @@ from speclaunch.engine import (
     Scrape,
     Service,
     Setting,
-    UnknownValueError,
     Upstream,
 )
 
@@ -83,7 +81,7 @@ def shared_host_port(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     for group, members in grouped(plans):
         taken: dict[object, Plan] = {}
         for plan in members:
-            port = value_or(plan, "port")
+            port = plan.value_or_none("port")
             if port is None or not _is_on_the_host(plan):
                 continue
             first = taken.setdefault(port, plan)
@@ -150,11 +148,11 @@ def _wrong_of_router_upstream(
     if port is None or upstream.port is None:
         return
     plan = target.plans[0]
-    listens = {value_or(server, "port") for server in target.plans}
+    listens = {server.value_or_none("port") for server in target.plans}
     behind = target.port_behind(port)
     if target.leads_on(port) and (behind is None or behind in listens or None in listens):
         return
-    has = f"the server listens on {value_or(plan, 'port')}"
+    has = f"the server listens on {plan.value_or_none('port')}"
     if not target.leads_on(port):
         has = f"the Service {service.name} has no such port"
     yield (
@@ -186,7 +184,7 @@ def _wrong_of_bootstrap_port(
     upstream: Upstream, target: RouterTarget
 ) -> Iterator[tuple[Plan, Verdict]]:
     plan = target.plans[0]
-    serves = value_or(plan, _PORT)
+    serves = plan.value_or_none(_PORT)
     if not isinstance(serves, int) or target.service is None or target.leads_on(serves):
         return
     yield (
@@ -209,7 +207,7 @@ _SAYS = {"prefill": "prefill", "decode": "decode", "null": "neither"}
 def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     """Report a router that expects a role other than the server's `disaggregation_mode`."""
     for router, upstream, target in _upstreams(plans):
-        modes = {str(value_or(server, "disaggregation_mode")) for server in target.plans}
+        modes = {str(server.value_or_none("disaggregation_mode")) for server in target.plans}
         mode = min(modes)
         expected = "null" if upstream.role == _WORKER else upstream.role
         if len(modes) > 1 or mode not in _SAYS or mode == expected:
@@ -235,7 +233,9 @@ def router_role(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
 def missing_router(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     """Report prefill and decode servers without a router."""
     for group, members in grouped(plans):
-        by_mode = {value_or(server, "disaggregation_mode"): server for server in reversed(members)}
+        by_mode = {
+            server.value_or_none("disaggregation_mode"): server for server in reversed(members)
+        }
         prefill, decode = by_mode.get("prefill"), by_mode.get("decode")
         if prefill is None or decode is None or group.routers or not is_in_container(prefill):
             continue
@@ -268,7 +268,7 @@ def fixed_rank(plan: Plan) -> Iterator[Verdict]:
     """Report a rank that is wrong for its host, or that several hosts share."""
     if not gives_ranks(plan):
         return
-    number = _rank(plan)
+    number = plan.value_or_none("node_rank")  # None if the platform sets it
     nodes = integer(context_of(plan).nodes)
     count = hosts(plan)
     if number is None or count < 2:
@@ -299,14 +299,6 @@ def _verdict_of_fixed_rank(plan: Plan, message: str) -> Verdict:
     )
 
 
-def _rank(plan: Plan) -> int | None:
-    """Return the rank of the command, 0 by default; None if the platform sets it."""
-    try:
-        return int(plan.value("node_rank"))
-    except UnknownValueError:
-        return None
-
-
 _OWN_RANK_ADDRESS_OWN = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104
 _NAME = "dist_init_addr"
 _OWN_RANK_ADDRESS_FIX = Fix(
@@ -318,8 +310,10 @@ _OWN_RANK_ADDRESS_FIX = Fix(
 @rule("SPL879")
 def own_rank_address(plan: Plan) -> Iterator[Verdict]:
     """Report a server on several hosts whose rendezvous address is the local host."""
-    if not gives_ranks(plan) or hosts(plan) < 2 or _is_single_machine(plan):
+    if not gives_ranks(plan) or hosts(plan) < 2:
         return
+    if in_compose(plan) and is_on(context_of(plan).pod.host_network):
+        return  # the ranks share the machine's loopback address
     address = plan.user_value(_NAME)  # SPL831 requires it
     if _host(str(address)) in _OWN_RANK_ADDRESS_OWN:
         yield Verdict(
@@ -328,11 +322,6 @@ def own_rank_address(plan: Plan) -> Iterator[Verdict]:
             why="each host waits for the others at its own address until it times out",
             fix=_OWN_RANK_ADDRESS_FIX,
         )
-
-
-def _is_single_machine(plan: Plan) -> bool:
-    """True for Compose services in the host's network, whose ranks share its loopback address."""
-    return in_compose(plan) and is_on(context_of(plan).pod.host_network)
 
 
 def _host(address: str) -> str:
