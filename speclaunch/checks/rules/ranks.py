@@ -26,7 +26,6 @@ from speclaunch.engine import (
     Plan,
     RequestOrigin,
     Router,
-    ServerContext,
     Service,
     Setting,
     UnknownValueError,
@@ -375,9 +374,6 @@ def _fixed(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
-
-
 @rule("SPL832")
 def platform_nodes(plan: Plan) -> Iterator[Verdict]:
     """Report a platform whose host or GPU count does not match the server's arguments."""
@@ -385,7 +381,10 @@ def platform_nodes(plan: Plan) -> Iterator[Verdict]:
     if context is None or plan.request.origin is RequestOrigin.RECIPE or plan.value("use_ray"):
         return
     yield from _hosts(plan, _amount(context.nodes))
-    yield from _gpus(plan, _amount(_platform_gpus(context)))
+    from speclaunch.checks.rules.deployment_values import requested_gpus  # noqa: PLC0415  manifests
+
+    _, gpus = requested_gpus(plan) or (None, context.gpus_per_node)
+    yield from _gpus(plan, _amount(gpus))
 
 
 def _hosts(plan: Plan, provided: tuple[int, Place] | None) -> Iterator[Verdict]:
@@ -425,12 +424,6 @@ def _gpus(plan: Plan, provided: tuple[int, Place] | None) -> Iterator[Verdict]:
         severity=None if short else Severity.INFO,
         others=(place,),
     )
-
-
-def _platform_gpus(context: ServerContext) -> Setting | None:
-    limits = context.pod.limits or context.pod.requests
-    named = (limits[name] for name in _GPUS if name in limits)
-    return next(named, context.gpus_per_node)
 
 
 def _amount(setting: Setting | None) -> tuple[int, Place] | None:
