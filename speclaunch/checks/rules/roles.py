@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -304,16 +305,30 @@ def pairs(plans: Sequence[Plan]) -> Iterator[RolePair]:
             yield RolePair(decode, tuple(same), is_grouped=False)
 
 
-def conflicts(
-    plans: Sequence[Plan],
-    compare: Callable[[Plan, Plan], Conflict | None],
-    *,
-    of_any_model: bool = False,
+Compare = Callable[[Plan, Plan], Conflict | None]
+"""Comparison of a prefill and a decode server. An unknown value is not a conflict."""
+
+
+def rule_of_roles(code: str, *, of_any_model: bool = False) -> Callable[[Compare], Compare]:
+    """Return a decorator like that of `rule_across`, for a comparison of prefill and decode.
+
+    Servers of different models are compared only with `of_any_model` (SPL822).
+    """
+
+    def register(compare: Compare) -> Compare:
+        check = partial(_conflicts, compare=compare, of_any_model=of_any_model)
+        rule_across(code, compares=is_side)(check)
+        return compare
+
+    return register
+
+
+def _conflicts(
+    plans: Sequence[Plan], compare: Compare, *, of_any_model: bool
 ) -> Iterator[tuple[Plan, Verdict]]:
     """Yield each decode server that conflicts with its prefill servers, with a verdict.
 
-    The verdict has both servers' places. `compare` receives prefill and decode; an unknown value is
-    not a conflict. Servers of different models are compared only with `of_any_model` (SPL822).
+    The verdict has both servers' places.
     """
     for pair in pairs(plans):
         model, *_ = map(model_of, pair.prefills)
@@ -352,19 +367,15 @@ def _home(plan: Plan) -> Any:
     return None if model is None else (directory, str(model), plan.request.version)
 
 
-@rule_across("SPL820", compares=is_side)
-def role_page_size(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report prefill and decode servers with different page sizes."""
-    return conflicts(plans, _conflict_of_role_page_size)
-
-
 _AT = ("page_size", "attention_backend", "decode_attention_backend", "prefill_attention_backend")
 """Arguments that decide the page size: some backends set their own."""
 _ROLE_PAGE_SIZE_COMPARED = ">=0.5.8"
 """Releases whose decode server compares page sizes when it first meets a prefill server."""
 
 
-def _conflict_of_role_page_size(prefill: Plan, decode: Plan) -> Conflict | None:
+@rule_of_roles("SPL820")
+def role_page_size(prefill: Plan, decode: Plan) -> Conflict | None:
+    """Report prefill and decode servers with different page sizes."""
     (theirs, sure), (ours, also_sure) = _pages(prefill), _pages(decode)
     if theirs == ours:
         return None
@@ -395,12 +406,6 @@ def _pages(plan: Plan) -> tuple[object, bool]:
         return plan.user_value("page_size"), False
 
 
-@rule_across("SPL821", compares=is_side)
-def role_kv_dtype(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report prefill and decode servers with different KV cache dtypes."""
-    return conflicts(plans, _conflict_of_role_kv_dtype)
-
-
 _ROLE_KV_DTYPE_COMPARED = ">=0.5.10"
 """Releases whose decode server compares dtype names when it first meets a prefill server."""
 _WIDE = ("auto", "bf16", "bfloat16")
@@ -408,7 +413,9 @@ _WIDE = ("auto", "bf16", "bfloat16")
 checkpoint)."""
 
 
-def _conflict_of_role_kv_dtype(prefill: Plan, decode: Plan) -> Conflict | None:
+@rule_of_roles("SPL821")
+def role_kv_dtype(prefill: Plan, decode: Plan) -> Conflict | None:
+    """Report prefill and decode servers with different KV cache dtypes."""
     theirs, ours = prefill.value("kv_cache_dtype"), decode.value("kv_cache_dtype")
     compared = decode.in_versions(_ROLE_KV_DTYPE_COMPARED)
     if theirs == ours or (not compared and theirs in _WIDE and ours in _WIDE):
@@ -424,13 +431,9 @@ def _conflict_of_role_kv_dtype(prefill: Plan, decode: Plan) -> Conflict | None:
     )
 
 
-@rule_across("SPL822", compares=is_side)
-def role_model(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+@rule_of_roles("SPL822", of_any_model=True)
+def role_model(prefill: Plan, decode: Plan) -> Conflict | None:
     """Report prefill and decode servers with different models, or different revisions."""
-    return conflicts(plans, _conflict_of_role_model, of_any_model=True)
-
-
-def _conflict_of_role_model(prefill: Plan, decode: Plan) -> Conflict | None:
     if model_of(prefill) != model_of(decode):
         theirs, ours = prefill.value("model_path"), decode.value("model_path")
         return Conflict(
@@ -452,13 +455,9 @@ def _conflict_of_role_model(prefill: Plan, decode: Plan) -> Conflict | None:
     )
 
 
-@rule_across("SPL823", compares=is_side)
-def role_transfer_backend(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+@rule_of_roles("SPL823")
+def role_transfer_backend(prefill: Plan, decode: Plan) -> Conflict | None:
     """Report prefill and decode servers that transfer the KV cache with different libraries."""
-    return conflicts(plans, _conflict_of_role_transfer_backend)
-
-
-def _conflict_of_role_transfer_backend(prefill: Plan, decode: Plan) -> Conflict | None:
     theirs, ours = _library(prefill), _library(decode)
     if theirs == ours:
         return None
@@ -478,18 +477,14 @@ def _library(plan: Plan) -> str:
     return str(plan.value(_BACKEND)).removesuffix("_tcp")
 
 
-@rule_across("SPL824", compares=is_side)
-def role_attention_ranks(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
-    """Report prefill and decode servers with incompatible attention rank counts."""
-    return conflicts(plans, _conflict_of_role_attention_ranks)
-
-
 _SIZES = ("tp_size", "attn_dp_size", "dp_size", "enable_dp_attention")
 _EQUAL = "<0.4.8"
 """Releases that require equal numbers of attention ranks unless attention is latent."""
 
 
-def _conflict_of_role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict | None:
+@rule_of_roles("SPL824")
+def role_attention_ranks(prefill: Plan, decode: Plan) -> Conflict | None:
+    """Report prefill and decode servers with incompatible attention rank counts."""
     theirs, ours = gpu_ranks(prefill).attention, gpu_ranks(decode).attention
     if theirs == ours:
         return None
@@ -531,13 +526,9 @@ def _is_latent(plan: Plan) -> bool:
     return target.kv_lora_rank is not None or target.architecture in LATENT
 
 
-@rule_across("SPL825", compares=is_side)
-def role_pipeline_stages(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+@rule_of_roles("SPL825")
+def role_pipeline_stages(prefill: Plan, decode: Plan) -> Conflict | None:
     """Report decode servers whose pipeline stage count is neither 1 nor the prefill server's."""
-    return conflicts(plans, _conflict_of_role_pipeline_stages)
-
-
-def _conflict_of_role_pipeline_stages(prefill: Plan, decode: Plan) -> Conflict | None:
     theirs, ours = prefill.value("pp_size"), decode.value("pp_size")
     if ours in (1, theirs):
         return None
@@ -550,13 +541,9 @@ def _conflict_of_role_pipeline_stages(prefill: Plan, decode: Plan) -> Conflict |
     )
 
 
-@rule_across("SPL826", compares=is_side)
-def role_context_length(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+@rule_of_roles("SPL826")
+def role_context_length(prefill: Plan, decode: Plan) -> Conflict | None:
     """Report decode servers with a shorter context length than their prefill servers."""
-    return conflicts(plans, _conflict_of_role_context_length)
-
-
-def _conflict_of_role_context_length(prefill: Plan, decode: Plan) -> Conflict | None:
     theirs, ours = served_context(prefill), served_context(decode)
     if theirs is None or ours is None or theirs <= ours:
         return None

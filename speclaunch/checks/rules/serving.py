@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule, rule_across
-from speclaunch.checks.rules.roles import Conflict, conflicts, is_side
+from speclaunch.checks.rules.interface import Fix, Severity, Verdict, rule
+from speclaunch.checks.rules.roles import Conflict, rule_of_roles
 from speclaunch.checks.rules.values import KEYS_OF_A_COMMAND, written_secrets
 from speclaunch.core import lazy
 from speclaunch.deployments import OWN
@@ -146,13 +146,9 @@ _CHECKED = ">=0.5.15"
 they run."""
 
 
-@rule_across("SPL806", compares=is_side)
-def different_roles(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
+@rule_of_roles("SPL806")
+def different_roles(prefill: Plan, decode: Plan) -> Conflict | None:
     """Report prefill and decode servers of one model that speculate differently."""
-    return conflicts(plans, _conflict)
-
-
-def _conflict(prefill: Plan, decode: Plan) -> Conflict | None:
     theirs, ours = _algorithm(prefill), _algorithm(decode)
     if theirs != ours:
         return _difference("algorithm", ours, theirs, decode)

@@ -36,6 +36,7 @@ from tests.support.checks.rules.edits import edits
 from tests.support.checks.rules.harness import CASES, complaint, load_cases, plans_of
 
 EXEMPT = "# same either way:"
+_DECORATORS = ("rule", "rule_across", "rule_of_roles")
 PACKAGE = "speclaunch.checks.rules"
 STORED = TESTS / "checks" / "rules" / "mutants.json"
 ROOT = Path(speclaunch.checks.rules.__path__[0])
@@ -206,7 +207,7 @@ def _registered(statement: Statement) -> tuple[str, ...]:
     return tuple(
         ast.literal_eval(call.args[0])
         for call in calls
-        if isinstance(call, ast.Call) and ast.unparse(call.func) in ("rule", "rule_across")
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in _DECORATORS
     )
 
 
