@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
+from speclaunch.checks.rules.ngram import on_device
 from speclaunch.checks.rules.values import DELEGATING, known_drafts
 from speclaunch.core import mapping
 from speclaunch.engine import (
@@ -14,6 +15,7 @@ from speclaunch.engine import (
     DFLASH,
     DFLASH_CONTEXT,
     DFLASH_HEAD,
+    DRAFT,
     DRAFT_PATH,
     DSPARK_CONTEXT,
     DSPARK_HEAD,
@@ -70,27 +72,13 @@ def captured_layers(plan: Plan) -> tuple[int, ...]:
 @rule("SPL601")
 def dflash_device(plan: Plan) -> Iterator[Verdict]:
     """Report DFLASH on a device that it does not support."""
-    return _on_device(plan, "DFLASH", {"cuda": "", "npu": ">=0.5.17", "xpu": ">=0.5.20"})
+    return on_device(plan, "DFLASH", {"cuda": "", "npu": ">=0.5.17", "xpu": ">=0.5.20"})
 
 
 @rule("SPL621")
 def dspark_device(plan: Plan) -> Iterator[Verdict]:
     """Report DSPARK on a device that it does not support."""
-    return _on_device(plan, "DSPARK", {"cuda": "", "npu": ">=0.5.18", "xpu": ">=0.5.23"})
-
-
-def _on_device(plan: Plan, algorithm: str, since: Mapping[str, str]) -> Iterator[Verdict]:
-    """Report an unsupported device; `since` maps each supported device to versions."""
-    devices = [device for device, versions in since.items() if plan.in_versions(versions)]
-    if plan.device not in devices:
-        yield Verdict(
-            f"{algorithm} does not run on {plan.device} in SGLang {plan.version}",
-            at=("device", "speculative_algorithm"),
-            why=f"the engine refuses: {algorithm} supports {', '.join(devices)} only",
-            fix=Fix(
-                "serve without speculation on this device", set={"speculative_algorithm": None}
-            ),
-        )
+    return on_device(plan, "DSPARK", {"cuda": "", "npu": ">=0.5.18", "xpu": ">=0.5.23"})
 
 
 @rule("SPL602")
@@ -227,22 +215,19 @@ def dflash_block_mismatch(plan: Plan) -> Iterator[Verdict]:
     )
 
 
-_NAME = "speculative_draft_attention_backend"
-
-
 @rule("SPL608")
 def dflash_draft_backend(plan: Plan) -> Iterator[Verdict]:
     """Report a draft attention backend that DFLASH does not support and the engine replaces."""
-    backend = plan.user_value(_NAME)
+    backend = plan.user_value(DRAFT)
     if backend is None or speculation.dflash_drafts_on(plan, backend):
         return
     supported = speculation.dflash_backends(plan)
     yield Verdict(
-        f"{_NAME} {backend} is replaced; DFLASH drafts need {' or '.join(supported)}",
-        at=(_NAME,),
+        f"{DRAFT} {backend} is replaced; DFLASH drafts need {' or '.join(supported)}",
+        at=(DRAFT,),
         why="the engine logs that the DFLASH draft worker does not support it, and falls back to "
         "flashinfer (to triton on ROCm and XPU)",
-        fix=Fix(f"remove {_NAME}", set={_NAME: None}, safe=True),
+        fix=Fix(f"remove {DRAFT}", set={DRAFT: None}, safe=True),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from speclaunch.checks.rules.interface import Fix, Verdict, rule
 from speclaunch.checks.rules.values import number
@@ -12,15 +12,20 @@ from speclaunch.engine import DRAFT_PATH, PHASES, Plan, UnknownValueError, atten
 @rule("SPL501")
 def ngram_device(plan: Plan) -> Iterator[Verdict]:
     """Report NGRAM on a device that does not support it."""
-    devices = ["cuda"]
-    devices += ["cpu"] if plan.in_versions(">=0.5.16") else []
-    devices += ["xpu"] if plan.in_versions(">=0.5.21") else []
+    since = {"cuda": "", "cpu": ">=0.5.16", "xpu": ">=0.5.21"}
+    return on_device(plan, "NGRAM", since, " (CPU from 0.5.16, XPU from 0.5.21)")
+
+
+def on_device(
+    plan: Plan, algorithm: str, since: Mapping[str, str], remark: str = ""
+) -> Iterator[Verdict]:
+    """Report an unsupported device; `since` maps each supported device to versions."""
+    devices = [device for device, versions in since.items() if plan.in_versions(versions)]
     if plan.device not in devices:
         yield Verdict(
-            f"NGRAM does not run on {plan.device} in SGLang {plan.version}",
+            f"{algorithm} does not run on {plan.device} in SGLang {plan.version}",
             at=("device", "speculative_algorithm"),
-            why=f"the engine refuses: NGRAM supports {', '.join(devices)} only (CPU from 0.5.16, "
-            "XPU from 0.5.21)",
+            why=f"the engine refuses: {algorithm} supports {', '.join(devices)} only{remark}",
             fix=Fix(
                 "serve without speculation on this device", set={"speculative_algorithm": None}
             ),
