@@ -347,13 +347,10 @@ def _looked_at(plan: Plan) -> tuple[str | None, ...]:
     return attention_backends(plan)
 
 
-_REFUSED_BACKEND_NAME = "attention_backend"
-_FIRST = "{} does not support triton attention backend, as the first layer might not be an "
-
-
-_FIRST += "attention layer"
-
-
+_FIRST = (
+    "{} does not support triton attention backend, as the first layer might not be an attention "
+    "layer"
+)
 _REFUSED_BACKEND_REFUSED = (
     ("NemotronHForCausalLM", ">=0.5.7,<0.5.19", "triton", _FIRST),
     ("NemotronHPuzzleForCausalLM", ">=0.5.13,<0.5.19", "triton", _FIRST),
@@ -372,7 +369,7 @@ _REFUSED_BACKEND_REFUSED = (
 @rule("SPL325")
 def refused_backend(plan: Plan) -> Iterator[Verdict]:
     """Report an attention backend that the target's model class refuses."""
-    requested = plan.user_value(_REFUSED_BACKEND_NAME)
+    requested = plan.user_value(BOTH)
     target = plan.facts.target
     for architecture, versions, backend, message in _REFUSED_BACKEND_REFUSED:
         if target is None or requested != backend or architecture_of(plan) != architecture:
@@ -380,9 +377,9 @@ def refused_backend(plan: Plan) -> Iterator[Verdict]:
         if plan.in_versions(versions):
             yield Verdict(
                 f"{architecture} does not run on {backend} in SGLang {plan.version}",
-                at=(_REFUSED_BACKEND_NAME,),
+                at=(BOTH,),
                 why=f"the engine refuses: {message.format(architecture)}",
-                fix=Fix("let the engine choose the backend", set={_REFUSED_BACKEND_NAME: None}),
+                fix=Fix("let the engine choose the backend", set={BOTH: None}),
             )
 
 
@@ -531,7 +528,6 @@ _BLACKWELL = 10
 _ALG = "speculative_algorithm"
 _NATIVE_FP4_CACHE_REFUSED = ("DFLASH", "DSPARK", "STANDALONE", "FROZEN_KV_MTP")
 _BREADTH = "speculative_ngram_max_bfs_breadth"
-_DRAFT = "speculative_draft_attention_backend"
 _CACHES = ("enable_hierarchical_cache", "enable_lmcache")
 
 
@@ -555,14 +551,14 @@ def native_fp4_cache(plan: Plan) -> Iterator[Verdict]:
             message,
             Fix(f"set {_BREADTH} to 1", set={_BREADTH: 1}),
         )
-    draft = plan.user_value(_DRAFT)
+    draft = plan.user_value(DRAFT)
     if draft not in (None, _BACKEND) and algorithm not in ("NONE", "NGRAM"):
         message = "speculative decoding requires --speculative-draft-attention-backend=trtllm_mha"
         yield _verdict_of_native_fp4_cache(
             f"does not work with the draft's backend {draft}",
-            (_DRAFT,),
+            (DRAFT,),
             message,
-            Fix(f"set {_DRAFT} to {_BACKEND}", set={_DRAFT: _BACKEND}),
+            Fix(f"set {DRAFT} to {_BACKEND}", set={DRAFT: _BACKEND}),
         )
     if plan.value("disaggregation_mode") != "null":
         message = "trtllm_mha does not yet support PD disaggregation"

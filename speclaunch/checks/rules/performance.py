@@ -68,7 +68,6 @@ def sizing_arguments(plan: Plan) -> tuple[str, ...]:
     return tuple(name for name in names if plan.is_set(name))
 
 
-_MAXIMUM = "cuda_graph_max_bs_decode"
 _FEW = 4
 """SPL701 warns if graphs cover less than the set `max_running_requests` divided by this."""
 
@@ -82,11 +81,11 @@ def graph_coverage(plan: Plan) -> Iterator[Verdict]:
     largest, running = largest_capture(plan), running_requests(plan)
     if largest is None or largest >= running:
         return
-    explicit = plan.is_set("max_running_requests")
-    listed = plan.is_set("cuda_graph_bs_decode")
+    explicit = plan.is_set(RUNNING)
+    listed = plan.is_set(gpu.SIZES)
     yield Verdict(
         f"CUDA graphs cover {largest} requests, but up to {running} run at a time",
-        at=(*sizing, "max_running_requests"),
+        at=(*sizing, RUNNING),
         why="target and draft decode larger batches without a graph"
         if explicit
         else f"max_running_requests is {WHEN_SPECULATING} when speculating; larger batches are "
@@ -94,14 +93,11 @@ def graph_coverage(plan: Plan) -> Iterator[Verdict]:
         fix=Fix(f"add sizes up to {running} to the list, or lower max_running_requests")
         if listed
         else Fix(
-            f"set {plan.written_name(_MAXIMUM)} to {running}, or lower max_running_requests",
-            set={_MAXIMUM: running},
+            f"set {plan.written_name(gpu.MOST)} to {running}, or lower max_running_requests",
+            set={gpu.MOST: running},
         ),
         severity=Severity.WARNING if explicit and largest * _FEW < running else Severity.INFO,
     )
-
-
-_RUNNING = "max_running_requests"
 
 
 @rule("SPL702")
@@ -113,7 +109,7 @@ def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
     largest, running = largest_capture(plan), running_requests(plan)
     if largest is None or largest <= running:
         return
-    explicit, ranks = plan.is_set(_RUNNING), attention_ranks(plan)
+    explicit, ranks = plan.is_set(RUNNING), attention_ranks(plan)
     yield Verdict(
         f"CUDA graphs are requested for up to {largest} requests, but at most {running} run at "
         "once",
@@ -123,11 +119,11 @@ def dropped_graph_sizes(plan: Plan) -> Iterator[Verdict]:
         if ranks > 1
         else "sizes above max_running_requests are not captured"
         if explicit
-        else f"max_running_requests becomes {plan.value(_RUNNING)} when speculating, and larger "
+        else f"max_running_requests becomes {plan.value(RUNNING)} when speculating, and larger "
         "sizes are not captured",
         fix=None
         if explicit
-        else Fix(f"set {_RUNNING} to {largest * ranks}", set={_RUNNING: largest * ranks}),
+        else Fix(f"set {RUNNING} to {largest * ranks}", set={RUNNING: largest * ranks}),
         severity=Severity.INFO if explicit else Severity.WARNING,
     )
 
@@ -148,7 +144,7 @@ def padded_draft_graphs(plan: Plan) -> Iterator[Verdict]:
     shown = "a size" if missing is None else f"a size (such as {missing[0]})"
     yield Verdict(
         f"FlashInfer pads batches of {shown} that has no CUDA graph",
-        at=("attention_backend", "decode_attention_backend", "cuda_graph_bs_decode"),
+        at=("attention_backend", "decode_attention_backend", gpu.SIZES),
         why="before 0.5.3 padded draft batches cause illegal memory accesses (sglang issues "
         "#9888, #9521)",
         fix=Fix(
@@ -174,7 +170,7 @@ _SWITCH = "disable_cuda_graph_padding"
 @rule("SPL704")
 def padding_switch(plan: Plan) -> Iterator[Verdict]:
     """Report `disable_cuda_graph_padding`, which adds no graph sizes for speculation."""
-    if not plan.value(_SWITCH) or plan.is_set("cuda_graph_bs_decode"):
+    if not plan.value(_SWITCH) or plan.is_set(gpu.SIZES):
         return
     yield Verdict(
         "disable_cuda_graph_padding adds no graph sizes for speculation",
@@ -182,8 +178,7 @@ def padding_switch(plan: Plan) -> Iterator[Verdict]:
         why="before 0.5.3 it does not change the sizes for speculation, so batches of other "
         "sizes are decoded without a graph",
         fix=Fix(
-            f"list the sizes in {plan.written_name('cuda_graph_bs_decode')}, and remove this "
-            "switch",
+            f"list the sizes in {plan.written_name(gpu.SIZES)}, and remove this switch",
             set={_SWITCH: None},
         ),
     )
@@ -251,7 +246,7 @@ def _too_small(plan: Plan, room: int) -> Iterator[Verdict]:
     yield Verdict(
         f"a batch of {batch} requests with {tokens} draft tokens has {needed} tokens; DeepEP "
         f"accepts {room} per rank",
-        at=(_VARIABLE, "cuda_graph_max_bs_decode", "cuda_graph_bs_decode", "moe_a2a_backend"),
+        at=(_VARIABLE, gpu.MOST, gpu.SIZES, "moe_a2a_backend"),
         why="capturing that size fails with a DeepEP assertion",
         fix=Fix(
             f"set {_VARIABLE} to {needed} (at most {_LIMIT}), or capture smaller batches",
@@ -303,31 +298,9 @@ def does_not_fit(plan: Plan) -> Iterator[Verdict]:
         at=(_FRACTION, "model_path"),
         why=f"the start fails at '{found.phase.value}'"
         + (f"; the engine's message: {found.message}" * bool(found.message)),
-        fix=_fix_of_does_not_fit(plan, found),
+        fix=_fix(plan, found),
         severity=Severity.ERROR if found.impossible else None,
     )
-
-
-def _fix_of_does_not_fit(plan: Plan, found: MemoryBudget) -> Fix:
-    if found.impossible:
-        return Fix(
-            "use more GPUs (a larger tp_size), larger GPUs, or a quantized model; "
-            "`speclaunch plan --fit` searches for settings that fit"
-        )
-    from speclaunch.engine import margins  # noqa: PLC0415
-
-    choices = margins(plan)
-    if choices is None:
-        return Fix(
-            "try `speclaunch plan --fit`, more GPUs (tp_size), or a quantized model; no value of "
-            f"{_FRACTION} helps"
-        )
-    if choices.likely is None:  # a borderline value is no remedy: SPL712 would warn of it
-        return Fix(
-            "try `speclaunch plan --fit`, more GPUs (tp_size), or a quantized model; "
-            f"{_FRACTION}={choices.summary}"
-        )
-    return Fix(f"set {_FRACTION}: {choices.summary}", set={_FRACTION: choices.likely.fraction})
 
 
 @rule("SPL712")
@@ -344,17 +317,27 @@ def tight_memory(plan: Plan) -> Iterator[Verdict]:
         f"the deployment may run out of GPU memory: {found.why}",
         at=(_FRACTION, "model_path"),
         why="startup, CUDA graph capture or a long prompt may fail",
-        fix=_fix_of_tight_memory(plan),
+        fix=_fix(plan, found),
     )
 
 
-def _fix_of_tight_memory(plan: Plan) -> Fix:
+def _fix(plan: Plan, found: MemoryBudget) -> Fix:
+    if found.impossible:
+        return Fix(
+            "use more GPUs (a larger tp_size), larger GPUs, or a quantized model; "
+            "`speclaunch plan --fit` searches for settings that fit"
+        )
     from speclaunch.engine import margins  # noqa: PLC0415
 
     choices = margins(plan)
-    if choices is None or choices.likely is None:
-        return Fix(
-            "try `speclaunch plan --fit`, more GPUs (tp_size), or a quantized model; no value of "
-            f"{_FRACTION} is likely to work"
-        )
-    return Fix(f"set {_FRACTION}: {choices.summary}", set={_FRACTION: choices.likely.fraction})
+    if choices is not None and choices.likely is not None:
+        return Fix(f"set {_FRACTION}: {choices.summary}", set={_FRACTION: choices.likely.fraction})
+    if found.fit is Fit.TIGHT:
+        fraction = f"no value of {_FRACTION} is likely to work"
+    elif choices is None:
+        fraction = f"no value of {_FRACTION} helps"
+    else:  # a borderline value is no remedy: SPL712 would warn of it
+        fraction = f"{_FRACTION}={choices.summary}"
+    return Fix(
+        f"try `speclaunch plan --fit`, more GPUs (tp_size), or a quantized model; {fraction}"
+    )
