@@ -109,7 +109,11 @@ def mamba_cache(plan: Plan) -> Iterator[Verdict]:
     if plan.in_versions(CHOSEN):
         if requested == "no_buffer":
             yield from _explicit_no_buffer(plan)
-    elif requested not in BUFFERED and plan.algorithm is not None and not _switched_off(plan):
+    elif (
+        requested not in BUFFERED
+        and plan.algorithm is not None
+        and not (plan.in_versions(AMD_DROPS_CACHE) and hardware_of(plan).vendor is Vendor.AMD)
+    ):
         yield _refused(plan)
 
 
@@ -120,12 +124,6 @@ def _cache_is_off(plan: Plan) -> bool:
     """
     decode = plan.value("disaggregation_mode") == "decode"
     return bool(plan.user_value("disable_radix_cache")) or (decode and plan.in_versions(">=0.5.11"))
-
-
-def _switched_off(plan: Plan) -> bool:
-    if not plan.in_versions(AMD_DROPS_CACHE):
-        return False
-    return hardware_of(plan).vendor is Vendor.AMD
 
 
 def _refused(plan: Plan) -> Verdict:

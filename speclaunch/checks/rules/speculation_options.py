@@ -125,7 +125,9 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
             "rejection sampling ignores the accept thresholds, so they cannot be combined",
             dict.fromkeys(relaxed),
         )
-    if plan.value("enable_deterministic_inference") and _is_nondeterministic(plan):
+    if plan.value("enable_deterministic_inference") and (
+        plan.in_versions("<0.5.23") or not plan.device.startswith("cuda")
+    ):
         yield (
             "does not work with deterministic inference",
             ("enable_deterministic_inference",),
@@ -156,10 +158,6 @@ def _conflicts(plan: Plan) -> Iterator[_Conflict]:
             "it requires the draft and target to share one vocab",
             {REJECTION: None, BLOCKS: None},
         )
-
-
-def _is_nondeterministic(plan: Plan) -> bool:
-    return plan.in_versions("<0.5.23") or not plan.device.startswith("cuda")
 
 
 def _reduced_vocabulary(plan: Plan) -> tuple[int, int] | None:

@@ -191,17 +191,15 @@ def is_draft_class(architecture: str) -> bool:
 def lacks_eagle3(architecture: str, plan: Plan) -> bool:
     """True if a target's class is known to have no EAGLE-3 hook in this version."""
     known = architectures(plan.request.version)
-    if architecture.startswith(DELEGATING):
-        return False
-    return architecture in known.registered and architecture not in known.eagle3_hooks
+    without = known.registered - known.eagle3_hooks
+    return architecture in without and not architecture.startswith(DELEGATING)
 
 
 def lacks_shared_embedding(architecture: str, plan: Plan) -> bool:
     """True if a target's class is known to have no `get_embed_and_head` in this version."""
     known = architectures(plan.request.version)
-    if architecture.startswith(DELEGATING):
-        return False
-    return architecture in known.registered and architecture not in known.shares_embedding
+    without = known.registered - known.shares_embedding
+    return architecture in without and not architecture.startswith(DELEGATING)
 
 
 def has_no_class(checkpoint: Checkpoint, plan: Plan) -> bool:
