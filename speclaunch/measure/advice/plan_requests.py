@@ -313,7 +313,7 @@ class RolePlan(Struct, frozen=True):
     @property
     def gpus(self) -> int | None:
         """Number of GPUs of one server; None if unknown."""
-        return _product(self.hosts, self.gpus_of_a_host)
+        return _combined(prod, self.hosts, self.gpus_of_a_host)
 
 
 class DeploymentPlan(Struct, frozen=True):
@@ -330,11 +330,11 @@ class DeploymentPlan(Struct, frozen=True):
 
     @property
     def hosts(self) -> int | None:
-        return _sum(_product(role.replicas, role.hosts) for role in self.roles)
+        return _combined(sum, *(_combined(prod, r.replicas, r.hosts) for r in self.roles))
 
     @property
     def gpus(self) -> int | None:
-        return _sum(_product(role.replicas, role.gpus) for role in self.roles)
+        return _combined(sum, *(_combined(prod, r.replicas, r.gpus) for r in self.roles))
 
     @property
     def fails(self) -> bool:
@@ -365,17 +365,17 @@ def plans_of_roles(
     for side, role in zip(sides, recipe.parts, strict=True):
         planned = planned_side(side, lookup, rules, fit=False, requested_load=None)
         own = recipe.deployment.roles[str(role.role)]
-        hosts = _known(lambda plan: plan.value("nnodes"), planned.plan)
-        gpus = _known(gpus_needed, planned.plan)
+        hosts = planned.plan.value_or_none("nnodes")
+        gpus = _gpus_needed(planned.plan)
         roles.append(RolePlan(str(role.role), own.replicas, hosts, gpus, planned))
     newest = sides[0].prepared
     across = findings_across(recipe, newest.catalogue.version, lookup, rules)
     return DeploymentPlan(recipe.deployment.name, newest.version, tuple(roles), across)
 
 
-def _known(ask: Callable[[Plan], int | None], plan: Plan) -> int | None:
+def _gpus_needed(plan: Plan) -> int | None:
     try:
-        return ask(plan)
+        return gpus_needed(plan)
     except UnknownValueError:
         return None
 
@@ -384,12 +384,7 @@ def _value(row: EffectiveArgument | None) -> str:
     return "" if row is None else f"{row.outcome is ArgumentOutcome.UNKNOWN} {row.effective!r}"
 
 
-def _product(*numbers: int | None) -> int | None:
+def _combined(combine: Callable[[list[int]], int], *numbers: int | None) -> int | None:
+    """Return the sum or product of the numbers; None if any is unknown."""
     known = [number for number in numbers if number is not None]
-    return prod(known) if len(known) == len(numbers) else None
-
-
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    some = list(numbers)
-    known = [number for number in some if number is not None]
-    return sum(known) if len(known) == len(some) else None
+    return combine(known) if len(known) == len(numbers) else None
