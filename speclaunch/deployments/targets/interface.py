@@ -273,11 +273,11 @@ class Renderer(ABC):
 
     def launches(self, text: str) -> tuple[tuple[str, ...], ...]:
         """Return the arguments of each `speclaunch launch` in a text, from `launch` on."""
-        raise NotImplementedError(f"{self.target} does not start speclaunch{text[:0]}")
+        raise NotImplementedError(f"{self.target} does not start speclaunch")
 
     def recipe_in(self, text: str) -> str | None:
         """Return the recipe embedded in a text for its `speclaunch launch`, or None."""
-        raise NotImplementedError(f"{self.target} embeds no recipe{text[:0]}")
+        raise NotImplementedError(f"{self.target} embeds no recipe")
 
 
 _MOST = 40
@@ -285,8 +285,6 @@ _MOST = 40
 _NAME = "app.kubernetes.io/name"
 _COMPONENT = "app.kubernetes.io/component"
 ROUTER = "router"
-LEADER = {"speclaunch.io/part": "leader"}
-"""Label of the pod that answers requests, if a server has several pods."""
 
 
 def name_of(deployment: Rendering) -> str:

@@ -543,7 +543,7 @@ class RoleBasedGroupRenderer(_LeaderRenderer):
             launch
             for root in yaml.safe_load_all(text)
             for role in (root.get("spec") or {}).get("roles", ())
-            for launch in launches_of(role) * (2 if "leaderWorkerPattern" in role else 1)
+            for launch in [*launches_of(role)] * (2 if "leaderWorkerPattern" in role else 1)
         )
 
 

@@ -309,21 +309,17 @@ def launches_in(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(words for root in yaml.safe_load_all(text) for words in launches_of(root))
 
 
-def launches_of(value: Any) -> tuple[tuple[str, ...], ...]:
-    """Return the arguments of each `speclaunch launch` in parsed YAML."""
-    return tuple(_launches(value))
-
-
-def _launches(value: Any) -> Iterator[tuple[str, ...]]:
+def launches_of(value: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the arguments of each `speclaunch launch` in parsed YAML."""
     if isinstance(value, dict):
         for item in value.values():
-            yield from _launches(item)
+            yield from launches_of(item)
     elif isinstance(value, list):
         words = tuple(item for item in value if isinstance(item, str))
         if words[:1] == ("launch",) and len(words) == len(value):
             yield words
         for item in value:
-            yield from _launches(item)
+            yield from launches_of(item)
 
 
 # -- scripts of the schedulers (Slurm, Ray)

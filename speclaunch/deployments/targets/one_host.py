@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from speclaunch.core import Problem
+from speclaunch.deployments.recipe.load import OF_A_HOST
 from speclaunch.deployments.sources.slime import GPUS, OWN, prefixed
 from speclaunch.deployments.targets.interface import (
     COMMENT,
@@ -62,8 +63,6 @@ from speclaunch.deployments.targets.pods import (
 )
 from speclaunch.engine import ROUTER_IMAGE, RenderedArgument, argument_text, exports, shell_command
 
-_OF_A_HOST = ("node_rank", "dist_init_addr")
-
 
 class ShellRenderer(Renderer):
     """Renderer of a Bash script that execs the engine, so that signals reach it."""
@@ -74,7 +73,7 @@ class ShellRenderer(Renderer):
 
     def refuses(self, deployment: Rendering) -> Sequence[Problem]:
         (role,) = deployment.roles
-        lacks = [name for name in _OF_A_HOST if role.rendered_args.value(name) is None]
+        lacks = [name for name in OF_A_HOST if role.rendered_args.value(name) is None]
         if role.nodes == 1 or not lacks:
             return ()
         verb = "is" if len(lacks) == 1 else "are"
@@ -82,8 +81,8 @@ class ShellRenderer(Renderer):
             Problem(
                 f"a script starts one of the {role.nodes} ranks of {deployment.name}, but "
                 f"{' and '.join(lacks)} {verb} not set",
-                help="add args.node_rank=0 args.dist_init_addr=HOST:20000, or render to "
-                "leaderworkerset, rolebasedgroup, kubernetes or slurm",
+                help=f"add {' '.join(OF_A_HOST.values())}, or render to leaderworkerset, "
+                "rolebasedgroup, kubernetes or slurm",
             ),
         )
 
