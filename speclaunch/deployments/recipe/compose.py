@@ -416,7 +416,7 @@ def _typed(word: str) -> tuple[Any] | None:
 
 def _with_overrides(found: Composed, overrides: _PlainOverrides) -> Composed | None:
     """Return the recipe with the overrides' values and places; None if that needs Hydra."""
-    if not overrides.values and not overrides.places:
+    if not overrides.places:
         return found
     raw = copy.deepcopy(found.raw)
     for path, value in overrides.values:

@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -102,11 +102,11 @@ def hydra_compose(
         if isinstance(error, MissingConfigException) and error.missing_cfg_file:
             options = sorted(error.options or ())
             named = error.missing_cfg_file
-            found = [missing_option(text, named, options, overrides, path, shown)]
+            found = [_missing_option(text, named, options, overrides, path, shown)]
         else:
-            found = [refused(text, overrides, path, shown)]
+            found = [_refused(text, overrides, path, shown)]
         if isinstance(error, MissingConfigException):
-            found += missing_options(path, shown, _folders(path.parent, config_dirs))
+            found += _missing_options(path, shown, _folders(path.parent, config_dirs))
             found.sort(key=lambda problem: problem.place.line if problem.place is not None else 0)
         raise InputError(dict.fromkeys(found)) from error
     except OmegaConfBaseException as error:
@@ -121,7 +121,7 @@ def hydra_compose(
         raise InputError("the recipe includes itself", Place(shown), help_) from error
     except (ValueError, TypeError, AttributeError, AssertionError) as error:
         # raised by Hydra for an invalid group choice (`model=null`)
-        raise InputError(odd_choice(error, overrides, shown)) from error
+        raise InputError(_odd_choice(error, overrides, shown)) from error
     provenance, files = _provenance(defaults, repository, parsed, path, shown)
     return Composed(OmegaConf.to_container(config, resolve=False), provenance, files)
 
@@ -171,15 +171,7 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
             )
         else:
             parsed.append(override)
-    problems += repeated(
-        WrittenOverride(
-            "@".join(filter(None, (override.key_or_group, override.package))),
-            override.input_line or "",
-            override.value(),
-            override.is_force_add() or override.is_delete(),
-        )
-        for override in parsed
-    )
+    problems += _repeated(parsed)
     if problems:
         raise InputError(problems)
     return parsed
@@ -266,8 +258,7 @@ def _file_of(default: ResultDefault, repository: CachingConfigRepository) -> Pat
 _NAMED = lazy(r"Multiple values for (\w+)|(\w+) appears more than|'(?:override )?([\w/]+)[@:\w]*'")
 
 
-def refused(text: str, overrides: Sequence[str], path: Path, shown: str) -> Problem:
-    """Return the problem that Hydra reports in `text`."""
+def _refused(text: str, overrides: Sequence[str], path: Path, shown: str) -> Problem:
     for override in overrides:
         key = override.lstrip("+~").split("=")[0].split("@")[0]
         if f"'{key}'" in text or override.lstrip("+~") in text:
@@ -324,36 +315,27 @@ def _in_a_role(key: str) -> tuple[str, str, frozenset[str]]:
     return f"{parts[0]}.{parts[1]}.", parts[2], role_paths()
 
 
-class WrittenOverride(Struct, frozen=True):
-    """Override on the command line; `value` is None if it deletes its key."""
-
-    key: str
-    line: str
-    value: object
-    replaces: bool
-    """True for an explicit replacement: `++key=value`, `~key`."""
-
-
-def repeated(overrides: Iterable[WrittenOverride]) -> list[Problem]:
+def _repeated(overrides: Sequence[Override]) -> list[Problem]:
     """Return problems for keys set twice to different values; Hydra silently uses the last."""
-    before: dict[str, WrittenOverride] = {}
+    before: dict[str, Override] = {}
     problems: list[Problem] = []
     for override in overrides:
-        first = before.get(override.key)
-        before[override.key] = override
-        if first is None or override.replaces or first.line.startswith("~"):
+        key = "@".join(filter(None, (override.key_or_group, override.package)))
+        line = override.input_line or ""
+        first = before.get(key)
+        before[key] = override
+        if first is None or first.is_delete() or override.is_delete() or override.is_force_add():
             continue
-        if override.value == first.value:
+        if override.value() == first.value():
             continue
-        message = f"{override.key} is set twice: {first.line} and {override.line}"
-        both = f"keep one, or replace the first: ++{override.line.lstrip('+')}"
-        help_ = both if "." in override.key else "keep one"
-        problems.append(Problem(message, Place(COMMAND_LINE, text=override.line), help_))
+        message = f"{key} is set twice: {first.input_line} and {line}"
+        both = f"keep one, or replace the first: ++{line.lstrip('+')}"
+        help_ = both if "." in key else "keep one"
+        problems.append(Problem(message, Place(COMMAND_LINE, text=line), help_))
     return problems
 
 
-def odd_choice(error: Exception, overrides: Sequence[str], shown: str) -> Problem:
-    """Return the problem for a Python error in Hydra, which an invalid group option causes."""
+def _odd_choice(error: Exception, overrides: Sequence[str], shown: str) -> Problem:
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
         if key in group_names() or not key:
@@ -362,7 +344,7 @@ def odd_choice(error: Exception, overrides: Sequence[str], shown: str) -> Proble
     return Problem(f"Hydra cannot compose the recipe: {first_line(error)}", Place(shown))
 
 
-def missing_option(
+def _missing_option(
     text: str,
     missing: str,
     options: Sequence[str],
@@ -395,7 +377,7 @@ def _no_option(group: str, option: str, options: Sequence[str], where: Place) ->
     )
 
 
-def missing_options(path: Path, shown: str, folders: Sequence[Path]) -> list[Problem]:
+def _missing_options(path: Path, shown: str, folders: Sequence[Path]) -> list[Problem]:
     """Return problems for all missing group options in a recipe's own `defaults`.
 
     `folders`: the directories to search. Hydra itself reports only the first missing option.

@@ -404,7 +404,7 @@ def _pruned(composition: Composition) -> dict[str, Any]:
             continue
         part = shared(remaining) if role is None else of_role(remaining, role)
         try:
-            Deployment.model_validate(_knowable({"name": "unknown", **part.values}))
+            Deployment.model_validate(_knowable(part.values))
         except ValidationError as error:
             for path in refused_paths(error):
                 own = path if role is None else _existing((ROLES, role, *path), left)
