@@ -8,7 +8,6 @@ estimated before and during a comparison; without data, the estimate is None.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import groupby, product
@@ -27,7 +26,6 @@ from speclaunch.measure.bench.workload import Prompts
 _START_SECONDS = 3600.0
 _SECONDS_EACH = 120.0
 """Time limit per request of a round, in seconds."""
-_END_SECONDS = 10.0
 WARM_UP = 2
 """Number of rounds per cell that are discarded after each start."""
 
@@ -46,9 +44,8 @@ class Serving(Protocol):
     def attempts(self) -> int:
         """Number of engine starts so far."""
 
-    @property
-    def lives(self) -> bool:
-        """True if the engine is running."""
+    def is_gone(self, seconds: float = ...) -> bool:
+        """True if the engine has ended, or ends within `seconds`."""
 
     def pause(self) -> None:
         """Pause the engine's processes."""
@@ -193,18 +190,10 @@ def measure(
             try:
                 measured = _round(schedule, step, engine, generator)
             except LaunchError as error:
-                raise (ended if _ends(engine) else error) from None
-            if engine.attempts != starts or not engine.lives:
+                raise (ended if engine.is_gone() else error) from None
+            if engine.attempts != starts or engine.is_gone(0):
                 raise ended
             yield measured
-
-
-def _ends(engine: Serving) -> bool:
-    """True if the engine has ended. Waits briefly for its speclaunch process to notice the end."""
-    deadline = time.monotonic() + _END_SECONDS
-    while engine.lives and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return not engine.lives
 
 
 def _warm(schedule: Schedule, step: Step, engine: Serving, generator: Measuring) -> None:

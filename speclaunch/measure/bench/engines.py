@@ -150,17 +150,11 @@ class MeasuredEngine:
         attempts = self._attempts()
         return dict(attempts[-1].get("changes") or {}) if attempts else {}
 
-    @property
-    def lives(self) -> bool:
-        """True if the speclaunch process of the engine is running."""
-        return self._process.poll() is None
-
     def is_gone(self, seconds: float = _DYING_SECONDS) -> bool:
-        """True if the engine has ended, or ends within `seconds`."""
-        until = time.monotonic() + seconds
-        while self.lives and time.monotonic() < until:
-            time.sleep(0.1)
-        return not self.lives
+        """True if the engine's speclaunch process has ended, or ends within `seconds`."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self._process.poll() is not None
 
     def pause(self) -> None:
         """Pause the engine's processes, because an idle engine slows the other."""
@@ -422,10 +416,9 @@ class Running:
     def info(self) -> dict[str, Any]:
         return server_info(self.url, self._side.key)
 
-    @property
-    def lives(self) -> bool:
-        """True if the server answered the last query."""
-        return self._answers
+    def is_gone(self, seconds: float = 0) -> bool:  # noqa: ARG002
+        """True if the server did not answer the last query."""
+        return not self._answers
 
     @property
     def pid(self) -> int | None:

@@ -152,7 +152,7 @@ def test_a_server_that_was_started_again_is_another_one(server: Server) -> None:
     side = running_side(server.url, None)
     running = Running(side)
     before = running.attempts
-    assert (running.attempts, running.lives) == (before, True)
+    assert (running.attempts, running.is_gone()) == (before, False)
     server.info["internal_states"] = [{"last_gen_throughput": 5.0}]
     assert running.attempts == before
     server.info["random_seed"] = 6
@@ -161,7 +161,7 @@ def test_a_server_that_was_started_again_is_another_one(server: Server) -> None:
     assert running.pid is not None
     server.stop()
     assert running.attempts == before + 1
-    assert not running.lives
+    assert running.is_gone()
     server.stop = lambda: None  # type: ignore[method-assign]
 
 

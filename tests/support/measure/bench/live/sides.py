@@ -41,10 +41,9 @@ class Fronted:
         """Of the engine."""
         return self._engine.attempts
 
-    @property
-    def lives(self) -> bool:
+    def is_gone(self, seconds: float = 10) -> bool:
         """Of the engine."""
-        return self._engine.lives
+        return self._engine.is_gone(seconds)
 
     def pause(self) -> None:
         """Halt the engine."""
