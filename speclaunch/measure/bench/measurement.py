@@ -55,7 +55,6 @@ class MeasuredRequest(Struct, frozen=True):
     cached: int
     characters: int
     verify_steps: int
-    proposed: int
     positions: tuple[int, ...] = ()
     id: str = ""
     """The engine's unique ID for the answer."""
@@ -146,8 +145,7 @@ def request_from(reported: Mapping[str, Any]) -> MeasuredRequest:
         cached=size(meta.get("cached_tokens")) or 0,
         characters=int(reported["characters"]),
         verify_steps=size(meta.get("spec_verify_ct")) or 0,
-        proposed=size(_first(meta, _PROPOSED)) or 0,
-        positions=sizes(_first(meta, _HISTOGRAM)),
+        positions=sizes(next((meta[name] for name in _HISTOGRAM if meta.get(name)), None)),
         id=str(meta.get("id") or "")[:_LONGEST_ID],
         engine_latency=_seconds(meta.get("e2e_latency")),
     )
@@ -159,16 +157,11 @@ def _seconds(value: object) -> float:
 
 _LONGEST_ID = 200
 _MOST_SECONDS = 1e9
-_PROPOSED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 """Keys of the acceptance histogram by release; 0.5.3 has neither.
 
 Source: managers/tokenizer_manager.py: 0.5.23 :3150, 0.5.18 :2777, 0.5.9 :1838.
 """
-
-
-def _first(meta: Mapping[str, Any], names: Iterable[str]) -> Any:
-    return next((meta[name] for name in names if meta.get(name)), None)
 
 
 def rounds_of(rounds: Iterable[Round], side: str, at: At) -> list[Round]:

@@ -456,7 +456,6 @@ def _slowed(pace: RequestPace, slower: float) -> MeasuredRequest:
         cached=0,
         characters=0,
         verify_steps=0,
-        proposed=0,
     )
 
 

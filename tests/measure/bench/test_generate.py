@@ -120,7 +120,7 @@ def test_counters_that_are_no_numbers_count_as_absent(odd: object) -> None:
     names += ("spec_verify_ct", "spec_num_proposed_drafts", "spec_correct_drafts_histogram")
     said = {"success": True, "error": "", "latency": 1, "ttft": 1, "asked": 1, "characters": 1}
     found = request_from({**said, "meta": dict.fromkeys(names, odd)})
-    assert (found.prompt, found.cached, found.verify_steps, found.proposed) == (0, 0, 0, 0)
+    assert (found.prompt, found.cached, found.verify_steps) == (0, 0, 0)
     assert found.positions == () and len(found.id) <= 200
 
 

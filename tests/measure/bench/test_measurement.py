@@ -39,7 +39,7 @@ def test_a_request_as_the_generator_tells_it() -> None:
     found = request_from(SAID)
     assert found.accept_length == pytest.approx(32 / 11)
     assert found.per_token == pytest.approx(0.12 / 31)
-    assert (found.prompt, found.cached, found.proposed) == (48, 1, 77)
+    assert (found.prompt, found.cached) == (48, 1)
     assert accepted_by_position([found]) == pytest.approx(
         (4 / 11, 4 / 11, 4 / 11, 3 / 11, 2 / 11, 2 / 11, 2 / 11)
     )

@@ -31,7 +31,6 @@ def a_round(side: str, number: int, speed: float, load: int = 1, first: float = 
         cached=0,
         characters=200,
         verify_steps=20,
-        proposed=60,
         positions=(5, 5, 10),
     )
     return Round(side, "code", load, number, 4 * seconds, (one,) * 4)

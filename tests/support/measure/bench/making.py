@@ -17,10 +17,9 @@ GOOD = MeasuredRequest(
     cached=2,
     characters=100,
     verify_steps=10,
-    proposed=40,
     positions=(2, 2, 2, 4),
 )
-PLAIN = {"verify_steps": 0, "proposed": 0, "positions": ()}
+PLAIN = {"verify_steps": 0, "positions": ()}
 
 
 def request(**changes: Any) -> MeasuredRequest:
