@@ -15,6 +15,7 @@ from msgspec import convert
 
 from speclaunch.core import json_value, masked, read_json
 from speclaunch.measure.bench.measurement import (
+    ERROR_RATE,
     LEAST_PAIRS,
     At,
     Bound,
@@ -46,8 +47,6 @@ from speclaunch.measure.bench.schema import (
 from speclaunch.serving import unfinished_work
 
 Ratio = Callable[[Sequence[float], Sequence[float]], Interval]
-ERROR_RATE = 0.05
-"""Probability of a false claim if the sides are equal; divided among a certificate's intervals."""
 QUANTILES = (0.0, *(number / 20 for number in range(1, 20)), 0.99, 1.0)
 """Quantiles of the request times in a certificate: enough to draw a distribution."""
 SINGLE_SENTENCE = (

@@ -410,6 +410,8 @@ def _prompts(rounds: Sequence[Round], sides: Sequence[ExpectedSide]) -> Iterator
 
 Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
+ERROR_RATE = 0.05
+"""Probability of a false claim if the sides are equal; divided among the intervals of a result."""
 LEAST_PAIRS = 3
 """Minimum pairs of rounds or starts; fewer do not show the spread."""
 

@@ -25,6 +25,7 @@ from msgspec import Meta, Struct, convert
 from msgspec.structs import astuple
 
 from speclaunch.measure.bench.measurement import (
+    ERROR_RATE,
     LEAST_PAIRS,
     At,
     Interval,
@@ -323,10 +324,6 @@ def _renamed(memory: Any) -> Any:
     if not isinstance(memory, dict):
         return memory
     return {_EARLIER.get(name, name): value for name, value in memory.items()}
-
-
-ERROR_RATE = 0.05
-"""Probability of claiming a difference if there is none; divided among the cells."""
 
 
 _MOST_EXPONENT = 700.0

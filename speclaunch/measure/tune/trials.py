@@ -32,6 +32,7 @@ from speclaunch.measure.bench.comparison import Serving
 from speclaunch.measure.bench.engines import EngineOrder
 from speclaunch.measure.bench.load_generators import Measuring, RoundLoad
 from speclaunch.measure.bench.measurement import (
+    ERROR_RATE,
     LEAST_PAIRS,
     ExpectedSide,
     Interval,
@@ -58,8 +59,6 @@ _VERSION = 3
 _START_SECONDS = 3600.0
 _ROUND_SECONDS = 1800.0
 OWN = "the recipe's own"
-ERROR_RATE = 0.05
-"""Probability of a false "faster" claim; divided among the compared settings."""
 
 
 class Protocol(Struct, frozen=True):

@@ -9,9 +9,8 @@ from statistics import fmean
 import pytest
 from msgspec.structs import asdict, replace
 
-from speclaunch.measure.bench.measurement import of_starts
+from speclaunch.measure.bench.measurement import ERROR_RATE, of_starts
 from speclaunch.measure.bench.schema import (
-    ERROR_RATE,
     CertificateDocument,
     DifferenceDocument,
     SideRecord,
