@@ -118,7 +118,8 @@ def speculation_of(side: AnySide) -> SpeculationRecord | None:
         return None
     engine: str | None
     if isinstance(side, LaunchedSide):
-        values = {name: _planned(side, name) for name in (_MODEL, DRAFT_PATH, STEPS, TOPK, TOKENS)}
+        names = (_MODEL, DRAFT_PATH, STEPS, TOPK, TOKENS)
+        values = {name: side.plan.value_or_none(name) for name in names}
         try:
             algorithm = side.plan.algorithm
         except UnknownValueError:
@@ -143,13 +144,6 @@ def speculation_of(side: AnySide) -> SpeculationRecord | None:
 
 
 _MODEL = "model_path"
-
-
-def _planned(side: LaunchedSide, name: str) -> Any:
-    try:
-        return side.plan.value(name)
-    except UnknownValueError:
-        return None
 
 
 _SCHEMA_VERSION = "1.0"

@@ -190,7 +190,6 @@ URL_VARIABLE, RELEASE_VARIABLE = "SPECLAUNCH_URL", "SPECLAUNCH_ENGINE"
 _SKIP, _NOT_RUN = 125, 126
 """Exit codes of a check command: 125 if the release is untestable, 126 or more if it cannot run."""
 _ACCEPTANCE = re.compile(r"acceptance\s*>=\s*(\d+(?:\.\d+)?)")
-_SHOWN = 200
 
 
 class Evaluation(Struct, frozen=True):
