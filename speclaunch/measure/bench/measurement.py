@@ -493,14 +493,9 @@ def _within(bound: float, freedom: int) -> float:
     """Return P(|t| < bound): Abramowitz and Stegun 26.7.3 (odd) and 26.7.4 (even freedom)."""
     angle = math.atan(bound / math.sqrt(freedom))
     sine, cosine = math.sin(angle), math.cos(angle)
-    if freedom % 2:
-        term, total = cosine, 0.0
-        for number in range(1, freedom - 1, 2):
-            total += term
-            term *= cosine**2 * (number + 1) / (number + 2)
-        return (angle + sine * total) * 2 / math.pi
-    term, total = 1.0, 0.0
-    for number in range(0, freedom - 1, 2):
+    odd = freedom % 2
+    term, total = cosine if odd else 1.0, 0.0
+    for number in range(odd, freedom - 1, 2):
         total += term
         term *= cosine**2 * (number + 1) / (number + 2)
-    return sine * total
+    return (angle + sine * total) * 2 / math.pi if odd else sine * total
