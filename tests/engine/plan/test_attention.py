@@ -263,6 +263,14 @@ def test_graphs_of_prefill(version: str, words: str, graphs: str) -> None:
     assert plan(version, words).value("cuda_graph_backend_prefill") == graphs
 
 
+@rows("mode, what", [("auto", "torch_native"), ("normal", "deepep in normal mode")])
+def test_reason_without_graphs_names_what_excludes_them(mode: str, what: str) -> None:
+    words = f"--attention-backend torch_native --moe-a2a-backend deepep --deepep-mode {mode}"
+    found = plan("0.5.10.post1", words)
+    assert found.value("disable_cuda_graph") is True
+    assert found.reasons["disable_cuda_graph"].why == f"{what} runs without CUDA graphs"
+
+
 def test_deepseek_with_trtllm_mla_has_no_graphs_of_prefill_from_0_5_15() -> None:
     name = "cuda_graph_backend_prefill"
     words = "--attention-backend trtllm_mla"

@@ -273,10 +273,9 @@ def _graphs(working: Working) -> None:
     if working.value(GRAPHS) or working.in_versions(BACKENDS_BY_PHASE):
         return
     deepep = working.value("moe_a2a_backend") == "deepep"
-    if (deepep and working.value("deepep_mode") == "normal") or (
-        working.backend("attention_backend") in EAGER
-    ):
-        what = "deepep in normal mode" if deepep else str(working.value("attention_backend"))
+    normal = deepep and working.value("deepep_mode") == "normal"
+    if normal or working.backend("attention_backend") in EAGER:
+        what = "deepep in normal mode" if normal else str(working.value("attention_backend"))
         working.set(
             GRAPHS,
             True,
