@@ -492,7 +492,6 @@ def pod_of_container(
     security = nodes.entries(container.get("securityContext"))
     own = container.get("env")
     written, secret = variables_of([*envs, *([] if own is None else [own])], document)
-    added = nodes.entries(security.get("capabilities")).get("add")
     listed = map(nodes.entries, nodes.items(container.get("ports")))
     ports = (number_at(port.get("containerPort"), document) for port in listed)
     return Pod(
@@ -510,7 +509,6 @@ def pod_of_container(
         secrets=secret,
         labels=dict(labels),
         restart=setting(pod.get("restartPolicy"), document),
-        capabilities=frozenset(filter(None, map(nodes.text, nodes.items(added)))),
     )
 
 

@@ -123,8 +123,6 @@ class Pod(Struct, frozen=True):
     scrapes: tuple[Scrape, ...] = ()
     restart: Setting | None = None
     """`restartPolicy`, or Compose's `restart`."""
-    capabilities: frozenset[str] = frozenset()
-    """Capabilities added to the container, such as `IPC_LOCK`."""
 
 
 class Service(Struct, frozen=True):
