@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from speclaunch.engine.facts.facts import Checkpoint
 from speclaunch.engine.facts.read_checkpoint import from_config
 from speclaunch.engine.plan.memory.quantized import ExcludedModules
-from speclaunch.engine.plan.memory.weights import config_bytes, counted
+from speclaunch.engine.plan.memory.weights import counted
 from speclaunch.engine.plan.plan import UnknownValueError
 
 TESTS = Path(__file__).resolve().parents[1] / "tests" / "engine" / "plan" / "memory"
@@ -90,7 +90,7 @@ def _needed(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
 def _table(models: Mapping[str, Mapping[str, Any]]) -> None:
     for name, entry in models.items():
         try:
-            found = config_bytes(checkpoint_of(name, entry)).bytes
+            found = counted(checkpoint_of(name, entry)).bytes()
         except UnknownValueError as error:
             print(f"{name:45} unknown: {error}")
             continue

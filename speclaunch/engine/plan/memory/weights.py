@@ -124,10 +124,6 @@ class CountedWeights(Struct, frozen=True, dict=True):
                 found.setdefault(matrix.shard, {}).setdefault(shape, (matrix, scheme))
         return {shard: tuple(kinds.values()) for shard, kinds in found.items()}
 
-    @property
-    def parameters(self) -> int:
-        return sum(matrix.parameters for matrix in self.matrices)
-
     @cached_property
     def sums(self) -> dict[tuple[object, ...], tuple[float, float, Loaded]]:
         """Cached `_loaded_bytes` results, by placement.
@@ -286,16 +282,6 @@ def weight_size(plan: Plan, *, draft: bool = False) -> MemorySize:
     if WeightRole.EMBEDDING in roles:
         return size
     return replace(size, why=size.why + _peak(plan, found, roles))
-
-
-def config_bytes(checkpoint: Checkpoint) -> MemorySize:
-    """Return the size of the complete checkpoint, computed from its config alone.
-
-    The result is within two percent of the size in the weight index. Raises UnknownValueError.
-    """
-    found = counted(checkpoint)
-    exact = found.stored is NOT_QUANTISED and not _has_vision(found)
-    return MemorySize(found.bytes(), f"{found.parameters:,} parameters", exact)
 
 
 def _loaded_roles(plan: Plan, draft: Draft) -> frozenset[WeightRole]:

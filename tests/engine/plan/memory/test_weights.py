@@ -19,7 +19,7 @@ from speclaunch.engine.facts.read_checkpoint import from_config, read_checkpoint
 from speclaunch.engine.plan.memory.matrices import ModelConfig
 from speclaunch.engine.plan.memory.models import language_model
 from speclaunch.engine.plan.memory.quantized import FP8_ROWS, MXFP4, NVFP4, ExcludedModules, Scheme
-from speclaunch.engine.plan.memory.weights import config_bytes, weight_size
+from speclaunch.engine.plan.memory.weights import counted, weight_size
 from speclaunch.engine.plan.plan import UnknownValueError
 from tests.support.engine.plan.memory.sized import MODELS, STEPS, eagle3, llama, plan_of, published
 from tests.support.loops import rows
@@ -28,20 +28,20 @@ GIB = 1 << 30
 
 
 @cache
-def counted(name: str) -> int:
-    return config_bytes(published(name)).bytes
+def published_bytes(name: str) -> int:
+    return counted(published(name)).bytes()
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", MODELS)
 def test_config_tells_what_the_index_says(name: str) -> None:
     """From the config alone, within two per cent; nearly all of them to the byte."""
-    assert counted(name) == pytest.approx(MODELS[name]["total_bytes"], rel=0.02)
+    assert published_bytes(name) == pytest.approx(MODELS[name]["total_bytes"], rel=0.02)
 
 
 @pytest.mark.thorough
 def test_most_are_exact_to_the_byte() -> None:
-    off = {name for name, entry in MODELS.items() if counted(name) != entry["total_bytes"]}
+    off = {name for name, entry in MODELS.items() if published_bytes(name) != entry["total_bytes"]}
     assert off == {
         "deepseek-ai/DeepSeek-V3",  # the sum of its files, headers included
         "Qwen/Qwen3.5-122B-A10B",  # 13.8 KB of 250 GB
@@ -64,7 +64,7 @@ def test_a_head_that_is_tied_and_stored_all_the_same() -> None:
             "num_attention_heads": 16,
         },
     )
-    assert config_bytes(checkpoint).bytes == 3_441_149_952
+    assert counted(checkpoint).bytes() == 3_441_149_952
     held = replace(checkpoint, weight_bytes=4_063_479_808)
     assert weight_size(plan_of(held)).bytes == 3_441_149_952
 
@@ -92,7 +92,7 @@ def test_tensor_parallel_divides(ranks: int) -> None:
     """All but norms, which every rank has; a KV head for each rank where there are fewer."""
     checkpoint = llama()
     norms = (16 * 2 + 1) * 1024 * 2
-    whole = config_bytes(checkpoint).bytes
+    whole = counted(checkpoint).bytes()
     kv_heads = 16 * 2 * 4 * 128 * 1024 * 2
     divided = (whole - norms - kv_heads) / ranks + kv_heads / min(4, ranks) + norms
     assert weight_size(plan_of(checkpoint, f"--tp-size {ranks}")).bytes == round(divided)
@@ -101,7 +101,7 @@ def test_tensor_parallel_divides(ranks: int) -> None:
 def test_pipeline_stages_hold_their_layers() -> None:
     """17 layers on 4 stages are 4, 4, 4 and 5: the last one has the head, too."""
     checkpoint = llama(num_hidden_layers=17)
-    layer = (config_bytes(checkpoint).bytes - (2 * 32000 + 1) * 1024 * 2) // 17
+    layer = (counted(checkpoint).bytes() - (2 * 32000 + 1) * 1024 * 2) // 17
     size = weight_size(plan_of(checkpoint, "--pp-size 4"))
     assert size.bytes == 5 * layer + 32000 * 1024 * 2
 
@@ -156,7 +156,7 @@ def test_nvfp4_of_a_published_checkpoint() -> None:
     entry = MODELS["Qwen/Qwen3.5-122B-A10B"]
     method = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": kept}
     found = from_config("nvfp4", entry["config"] | {"quantization_config": method})
-    assert config_bytes(found).bytes == pytest.approx(83_474_870_752, rel=1e-6)
+    assert counted(found).bytes() == pytest.approx(83_474_870_752, rel=1e-6)
 
 
 def test_dp_attention_repeats_attention() -> None:
@@ -196,7 +196,7 @@ def test_absorbed_latent_attention_is_held_twice() -> None:
     """`kv_b_proj` and its halves: 61 layers of 128 heads of (128 + 128) times 512."""
     target = published("deepseek-ai/DeepSeek-R1")
     more = 61 * 128 * 256 * 512
-    split = weight_size(plan_of(target)).bytes - config_bytes(target).bytes
+    split = weight_size(plan_of(target)).bytes - counted(target).bytes()
     mtp = weight_size(plan_of(target, "--speculative-algorithm EAGLE" + STEPS), draft=True).bytes
     copies = 2 * 129280 * 7168 * 2
     assert split == pytest.approx(more - mtp - copies, rel=0.01)
@@ -232,7 +232,7 @@ def test_files_of_a_draft_with_and_without_an_embedding(holds_embedding: bool) -
 def test_standalone_and_ngram() -> None:
     draft = llama(name="small", num_hidden_layers=2)
     plan = plan_of(llama(), "--speculative-algorithm STANDALONE" + STEPS, draft=draft)
-    assert weight_size(plan, draft=True).bytes == config_bytes(draft).bytes
+    assert weight_size(plan, draft=True).bytes == counted(draft).bytes()
     for words in ("", "--speculative-algorithm NGRAM"):
         assert weight_size(plan_of(llama(), words), draft=True).bytes == 0
 
@@ -295,11 +295,11 @@ def test_what_is_missing_is_named() -> None:
     with pytest.raises(UnknownValueError, match="draft checkpoint"):
         weight_size(unknown, draft=True)
     with pytest.raises(UnknownValueError, match="intermediate_size"):
-        config_bytes(llama(intermediate_size=None))
+        counted(llama(intermediate_size=None))
     with pytest.raises(UnknownValueError, match="is not a count"):
-        config_bytes(llama(intermediate_size="many"))
+        counted(llama(intermediate_size="many"))
     with pytest.raises(UnknownValueError, match="MysteryForCausalLM"):
-        config_bytes(llama(architectures=["MysteryForCausalLM"]))
+        counted(llama(architectures=["MysteryForCausalLM"]))
 
 
 def test_files_alone_are_divided_evenly() -> None:
@@ -312,7 +312,7 @@ def test_files_alone_are_divided_evenly() -> None:
 
 def test_files_that_the_config_does_not_describe() -> None:
     """MLX's 4-bit copies keep the config of the whole model."""
-    held = replace(llama(), weight_bytes=config_bytes(llama()).bytes // 4)
+    held = replace(llama(), weight_bytes=counted(llama()).bytes() // 4)
     size = weight_size(plan_of(held))
     assert size.bytes == held.weight_bytes
     assert not size.exact
@@ -387,9 +387,9 @@ def test_no_config_makes_it_crash(seed: int) -> None:
 
 def test_zero_layers_are_no_model() -> None:
     with pytest.raises(UnknownValueError):
-        config_bytes(llama(num_hidden_layers=0))
+        counted(llama(num_hidden_layers=0))
     with pytest.raises(UnknownValueError, match="num_hidden_layers"):
-        config_bytes(llama(num_hidden_layers=10**9))
+        counted(llama(num_hidden_layers=10**9))
 
 
 def test_modelopt_file_beside_the_config(tmp_path: Path) -> None:
@@ -400,8 +400,8 @@ def test_modelopt_file_beside_the_config(tmp_path: Path) -> None:
     found = read_checkpoint("nvfp4", tmp_path)
     assert isinstance(found, Checkpoint)
     linear = 16 * (1024 * 128 * (8 + 4 + 4 + 8) + 3 * 1024 * 4096)
-    whole = config_bytes(llama()).bytes
-    assert config_bytes(found).bytes == pytest.approx(
+    whole = counted(llama()).bytes()
+    assert counted(found).bytes() == pytest.approx(
         whole - linear * 2 + linear * (1 / 2 + 1 / 16), rel=0.0001
     )
 
