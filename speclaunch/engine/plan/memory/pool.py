@@ -176,9 +176,7 @@ def pool(settings: PoolSettings, rest: float) -> Pool:
     profiled = int(rest - states.bytes) // settings.cell
     tokens = profiled
     if settings.headroom:  # the result may be negative
-        running = settings.slots.explicit or max(
-            min(int(tokens / settings.slots.context * 512), 4096), 2048
-        )
+        running = settings.slots.explicit or _estimated(settings.slots, tokens)
         tokens += running * settings.headroom + 100
         profiled = tokens
     if settings.most is not None:
