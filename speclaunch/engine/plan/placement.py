@@ -163,7 +163,7 @@ def _beyond(plan: Plan) -> Iterator[str]:
     if hardware is None or there is None:
         return
     try:
-        if plan.device.partition(":")[0] != "cuda":
+        if plan.device != "cuda":
             return
         needed = gpus_needed(plan)
         machines = _number(plan, "nnodes") if hardware.is_of_all_machines else 1

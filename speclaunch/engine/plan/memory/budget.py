@@ -180,10 +180,9 @@ def is_impossible(plan: Plan, found: GatheredSizes) -> bool:
     if may_be_offloaded(plan):
         return False
     try:
-        on_gpu = plan.device.partition(":")[0] == "cuda"
+        if plan.device != "cuda":
+            return False
     except UnknownValueError:
-        return False
-    if not on_gpu:
         return False
     least = weights_least(target).least
     draft = found.draft_weights

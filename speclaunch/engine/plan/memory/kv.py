@@ -75,7 +75,7 @@ def state_bytes(plan: Plan, config: ModelConfig, ranks: int, layers: int) -> int
     shape = _shape(config)
     groups = shape.groups
     if groups % ranks:
-        groups += ranks - groups  # each rank has the group that its heads need
+        groups = ranks  # each rank has the group that its heads need
     channels = _divided(shape.inner + 2 * groups * shape.state, ranks)
     state = _divided(shape.heads, ranks) * shape.head_dim * shape.state
     return (channels * (shape.kernel - 1) * short + state * long) * layers

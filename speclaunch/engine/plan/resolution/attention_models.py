@@ -246,7 +246,7 @@ def _gemma4(working: Working, source: str) -> None:
     if working.value(BOTH) is not None or (working.in_versions("<0.5.13") and not not_set(working)):
         return
     blackwell = working.in_versions(">=0.5.13") and _major(working) == 10
-    if blackwell and working.in_versions(">=0.5.13") and working.in_versions("<0.5.14"):
+    if blackwell and working.in_versions("<0.5.14"):
         raise UnknownValueError("the quantization of the experts (modelopt or not) is unknown")
     _take(working, "trtllm_mha" if blackwell else "triton", source)
 
