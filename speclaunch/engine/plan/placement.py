@@ -11,8 +11,6 @@ from speclaunch.engine.plan.request import RequestOrigin
 from speclaunch.engine.plan.topics import parallel
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 
-_MOST_RANKS = 1 << 16
-
 
 class Ranks(Struct, frozen=True):
     """The number of parts into which the KV cache and each kind of weight are divided."""
@@ -54,11 +52,11 @@ class Ranks(Struct, frozen=True):
 
 def ranks_of(plan: Plan) -> Ranks:
     """Return the `Ranks` that a plan's target and draft share. Raises UnknownValueError."""
-    tensor = _count(plan, "tp_size")
-    if _count(plan, "dcp_size") > 1:
+    tensor = parallel.count(plan, "tp_size")
+    if parallel.count(plan, "dcp_size") > 1:
         raise UnknownValueError("sizes with decode context parallelism are not modeled")
     spread_over = attention_ranks(plan)
-    attention = max(1, tensor // spread_over // _count(plan, "attn_cp_size"))
+    attention = max(1, tensor // spread_over // parallel.count(plan, "attn_cp_size"))
     dense = plan.value("moe_dense_tp_size")
     spread = spread_over > 1
     backend = str(plan.value("moe_a2a_backend") or "none")
@@ -69,23 +67,14 @@ def ranks_of(plan: Plan) -> Ranks:
     return Ranks(
         tensor=tensor,
         attention=attention,
-        stages=_count(plan, "pp_size"),
+        stages=parallel.count(plan, "pp_size"),
         experts=min(parallel.expert_ranks(plan), tensor),
         dense=tensor if dense is None else max(1, int(dense)),
         head=attention if dp_head else tensor,
         embedding=embedding,
         shared_expert=1 if backend != "none" or plan.value("enable_deepep_moe") else tensor,
-        redundant_experts=_count(plan, "ep_num_redundant_experts", 0, least=0),
+        redundant_experts=parallel.count(plan, "ep_num_redundant_experts", 0, least=0),
     )
-
-
-def _count(plan: Plan, name: str, default: int = 1, least: int = 1) -> int:
-    value = plan.value(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST_RANKS:
-        raise UnknownValueError(f"`{name}` is {value}, not a valid count")
-    return value
 
 
 def _partitioned(layers: int, stages: int, partition: str) -> tuple[range, ...]:

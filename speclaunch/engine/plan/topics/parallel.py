@@ -34,8 +34,8 @@ def attention_ranks(settings: Settings) -> int:
     """Return the number of data-parallel attention ranks; 1 without DP attention. Raises
     UnknownValueError."""
     if settings.in_versions(OWN_ARGUMENT):
-        return _count(settings, ATTENTION_RANKS)
-    return _count(settings, REPLICAS) if settings.value(SWITCH) else 1
+        return count(settings, ATTENTION_RANKS)
+    return count(settings, REPLICAS) if settings.value(SWITCH) else 1
 
 
 def is_on(settings: Settings) -> bool:
@@ -54,7 +54,7 @@ def replicas(settings: Settings) -> int:
     UnknownValueError."""
     if not settings.in_versions(OWN_ARGUMENT) and settings.value(SWITCH):
         return 1
-    return _count(settings, REPLICAS)
+    return count(settings, REPLICAS)
 
 
 def expert_ranks(settings: Settings) -> int:
@@ -62,19 +62,21 @@ def expert_ranks(settings: Settings) -> int:
 
     An all-to-all backend, or a switch in older releases, sets `ep_size` to `tp_size`.
     """
-    tensor = _count(settings, "tp_size")
-    found = _count(settings, "ep_size")
+    tensor = count(settings, "tp_size")
+    found = count(settings, "ep_size")
     switched = settings.value("enable_ep_moe") or settings.value("enable_deepep_moe")
     if switched or str(settings.value("moe_a2a_backend") or "none") != "none":
         return max(found, tensor)
     return found
 
 
-def _count(settings: Settings, name: str) -> int:
+def count(settings: Settings, name: str, default: int = 1, least: int = 1) -> int:
+    """Return an argument's value, or `default` if it is None. Raises UnknownValueError for values
+    that are not counts."""
     value = settings.value(name)
     if value is None:
-        return 1
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
         raise UnknownValueError(f"`{name}` is {value}, not a valid count")
     return value
 
