@@ -14,7 +14,6 @@ from speclaunch.engine.plan.memory.matrices import (
     Matrix,
     ModelConfig,
     ModelFamily,
-    QkNorm,
     Shard,
     WeightRole,
     attention,
@@ -259,13 +258,10 @@ def _mergers(config: ModelConfig, tower: ModelConfig, hidden: int) -> Iterator[M
     yield _matrix("merger.vectors", wide + out + 2 * hidden, 1, count)
 
 
-_LLAMA = ModelFamily(biased_output=True)
 _PLAIN = ModelFamily(biased=False)
-_QWEN2 = ModelFamily(biased=True)
-_QWEN3 = ModelFamily(biased_output=True, qk_norm=QkNorm.HEAD)
 _AUXILIARY = 3
 """Default number of target layers that an EAGLE-3 draft reads."""
-_EAGLE = {"LlamaForCausalLMEagle": _LLAMA, "Qwen2ForCausalLMEagle": _QWEN2}
+_EAGLE = ("LlamaForCausalLMEagle", "Qwen2ForCausalLMEagle")
 EAGLE3_LLAMA = ("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaForCausalLMEagle3V2")
 _DFLASH = ("DFlashDraftModel", "DFlashQwen3ForCausalLM", "Qwen3DFlashForCausalLM")
 
@@ -284,10 +280,8 @@ def draft_model(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]
     """
     name = config.architecture
     if name in _EAGLE:
-        return _eagle(config, _EAGLE[name])
-    if name in EAGLE3_LLAMA:
-        return _eagle3(checkpoint, config)
-    if name == "Eagle3DeepseekV2ForCausalLM":
+        return _eagle(config, family_of(name.removesuffix("Eagle")))
+    if name in EAGLE3_LLAMA or name == "Eagle3DeepseekV2ForCausalLM":
         return _eagle3(checkpoint, config)
     if name in _DFLASH:
         return _dflash(checkpoint, config)
@@ -340,8 +334,9 @@ def _dflash(checkpoint: Checkpoint, config: ModelConfig) -> Iterator[Matrix]:
         raise UnknownValueError(f"`target_layer_ids` of {checkpoint.name} is unknown")
     yield Matrix("fc", hidden, hidden * layers, linear=False)
     yield vector("norms", 2 * hidden)
+    family = family_of("Qwen3ForCausalLM")
     for index in range(config.layers):
         name = f"layers.{index}"
-        yield from attention(config, _QWEN3, f"{name}.self_attn")
+        yield from attention(config, family, f"{name}.self_attn")
         yield from mlp(hidden, config.count("intermediate_size"), f"{name}.mlp")
         yield vector(f"{name}.norms", 2 * hidden)
