@@ -58,11 +58,11 @@ def undivided_heads(plan: Plan) -> Iterator[Undivided]:
 
     Raises UnknownValueError.
     """
-    tensor, attention = _attention(plan)
-    if attention < 2:
+    ranks = gpu_ranks(plan)
+    if ranks.attention < 2:
         return
     for whose, checkpoint in _models(plan):
-        yield from _heads(whose, checkpoint, tensor, attention)
+        yield from _heads(whose, checkpoint, ranks.tensor, ranks.attention)
 
 
 def undivided_experts(plan: Plan) -> Iterator[Undivided]:
@@ -107,12 +107,9 @@ def undivided_widths(plan: Plan) -> Iterator[Undivided]:
         if size is None or (size, block) in seen:
             continue
         seen.add((size, block))
-        yield from _width("target", checkpoint, "the MLP", size, block, ranks.tensor, True)
-
-
-def _attention(plan: Plan) -> tuple[int, int]:
-    ranks = gpu_ranks(plan)
-    return ranks.tensor, ranks.attention
+        found = _width(checkpoint, "the MLP", size, block, ranks.tensor, True)
+        if found is not None:
+            yield found
 
 
 def _models(plan: Plan) -> Iterator[tuple[str, Checkpoint]]:
@@ -206,7 +203,7 @@ def _expert_blocks(
             return None
         if plan.in_versions(_LENIENT) and plan.env_flag("SGLANG_SHARED_EXPERT_TP1"):
             return None
-    return next(_expert_width(plan, checkpoint, width, block, ranks), None)
+    return _expert_width(plan, checkpoint, width, block, ranks)
 
 
 _NO_CHECK = "<0.5.6"
@@ -250,7 +247,7 @@ def _expert_widths(plan: Plan, checkpoint: Checkpoint, ranks: Ranks) -> Iterator
         width, block = _divided(matrix, scheme, checkpoint)
         if width is None:
             continue
-        found = next(_expert_width(plan, checkpoint, width, block, ranks), None)
+        found = _expert_width(plan, checkpoint, width, block, ranks)
         if found is not None:
             if width % found.ranks or not _pads_experts(plan):
                 yield found
@@ -259,9 +256,9 @@ def _expert_widths(plan: Plan, checkpoint: Checkpoint, ranks: Ranks) -> Iterator
 
 def _expert_width(
     plan: Plan, checkpoint: Checkpoint, width: int, block: int, ranks: Ranks
-) -> Iterator[Undivided]:
-    """Yield an expert width that does not divide evenly among a group's ranks, with an `ep_size`
-    that fixes it."""
+) -> Undivided | None:
+    """Return an expert width that does not divide evenly among a group's ranks, with an `ep_size`
+    that fixes it; None if it divides evenly."""
     within = _within(plan, ranks)
     routed = ModelConfig.of(checkpoint).optional(*ROUTED_EXPERTS, least=0) or 0
     more = (ranks.experts * factor for factor in range(2, within + 1) if not within % factor)
@@ -274,8 +271,8 @@ def _expert_width(
         None,
     )
     alone = routed and within * ranks.experts == ranks.tensor
-    for found in _width("target", checkpoint, "an expert", width, block, within, False):
-        yield replace(found, groups=groups if alone else None)
+    found = _width(checkpoint, "an expert", width, block, within, False)
+    return None if found is None else replace(found, groups=groups if alone else None)
 
 
 def _projections(checkpoint: Checkpoint, shard: str) -> tuple[tuple[Matrix, Scheme | None], ...]:
@@ -298,24 +295,20 @@ def _divided(matrix: Matrix, scheme: object, checkpoint: Checkpoint) -> tuple[in
 
 
 def _width(
-    whose: str,
-    checkpoint: Checkpoint,
-    of_what: str,
-    size: int,
-    block: int,
-    ranks: int,
-    alone: bool,
-) -> Iterator[Undivided]:
-    works = tuple(count for count in range(ranks - 1, 0, -1) if not size % (count * block))
-    what = f"the width {size} of {of_what}"
-    found = works if alone else ()
+    checkpoint: Checkpoint, of_what: str, size: int, block: int, ranks: int, alone: bool
+) -> Undivided | None:
+    of = "ranks"
     if size % ranks:
         error = f"AssertionError: {size} is not divisible by {ranks}"
-        yield Undivided(whose, checkpoint.name, what, ranks, "ranks", error, found)
     elif size // ranks % block:
         error = f"ValueError: {size // ranks} is not divisible by weight quantization block {block}"
         of = f"ranks in blocks of {block}"
-        yield Undivided(whose, checkpoint.name, what, ranks, of, error, found)
+    else:
+        return None
+    counts = range(ranks - 1, 0, -1) if alone else ()
+    works = tuple(count for count in counts if not size % (count * block))
+    what = f"the width {size} of {of_what}"
+    return Undivided("target", checkpoint.name, what, ranks, of, error, works)
 
 
 def _vocabulary(checkpoint: Checkpoint, ranks: int) -> Iterator[Undivided]:
