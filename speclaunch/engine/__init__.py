@@ -66,8 +66,8 @@ NAMES = {
         suggest_fit Suggestion
     """,
     "plan.fit_predictor": """
-        arguments FRACTION STEPS steps_down TOKENS TOPK Bounds BudgetOf Choice key Margins
-        margins memory_at_start PlanWith Predictor shares tightest with_fraction
+        arguments steps_down Bounds BudgetOf Choice key Margins margins memory_at_start
+        PlanWith Predictor shares tightest with_fraction
     """,
     "plan.fit_search": """
         cost format_setting format_settings WHY best candidate_of FitCandidate levels OBJECTIVE
@@ -102,7 +102,7 @@ NAMES = {
     """,
     "plan.topics.gpu": """
         DECODE_BACKEND DECODE_SWITCH MOST PREFILL_BY_DEFAULT SIZES draft_in_pool FIRST_IN_POOL
-        IN_POOL
+        FRACTION IN_POOL
     """,
     "plan.topics.parallel": """
         ATTENTION_RANKS attention_ranks beginning CONTEXT DFLASH DFLASH_CONTEXT DFLASH_HEAD
@@ -112,7 +112,7 @@ NAMES = {
     "plan.topics.spec_v2": "FIRST_BY_DEFAULT FIRST_ONLY VARIABLE",
     "plan.topics.speculation": """
         ADAPTIVE_ALGORITHMS ASSISTANTS_SINCE COMPARES_VOCABULARIES draft_checkpoint draft_of
-        own_path DRAFT_PATH
+        own_path DRAFT_PATH STEPS TOKENS TOPK
     """,
     "plan.topics.target": """
         serves_adapters Absence absence method_of NAME architecture_of halved has_architecture

@@ -154,13 +154,9 @@ from speclaunch.engine.plan.fit import suggest_fit as suggest_fit
 from speclaunch.engine.plan.fit_predictor import Bounds as Bounds
 from speclaunch.engine.plan.fit_predictor import BudgetOf as BudgetOf
 from speclaunch.engine.plan.fit_predictor import Choice as Choice
-from speclaunch.engine.plan.fit_predictor import FRACTION as FRACTION
 from speclaunch.engine.plan.fit_predictor import Margins as Margins
 from speclaunch.engine.plan.fit_predictor import PlanWith as PlanWith
 from speclaunch.engine.plan.fit_predictor import Predictor as Predictor
-from speclaunch.engine.plan.fit_predictor import STEPS as STEPS
-from speclaunch.engine.plan.fit_predictor import TOKENS as TOKENS
-from speclaunch.engine.plan.fit_predictor import TOPK as TOPK
 from speclaunch.engine.plan.fit_predictor import arguments as arguments
 from speclaunch.engine.plan.fit_predictor import key as key
 from speclaunch.engine.plan.fit_predictor import margins as margins
@@ -261,6 +257,7 @@ from speclaunch.engine.plan.topics.attention import has_states as has_states
 from speclaunch.engine.plan.topics.gpu import DECODE_BACKEND as DECODE_BACKEND
 from speclaunch.engine.plan.topics.gpu import DECODE_SWITCH as DECODE_SWITCH
 from speclaunch.engine.plan.topics.gpu import FIRST_IN_POOL as FIRST_IN_POOL
+from speclaunch.engine.plan.topics.gpu import FRACTION as FRACTION
 from speclaunch.engine.plan.topics.gpu import IN_POOL as IN_POOL
 from speclaunch.engine.plan.topics.gpu import MOST as MOST
 from speclaunch.engine.plan.topics.gpu import PREFILL_BY_DEFAULT as PREFILL_BY_DEFAULT
@@ -292,6 +289,9 @@ from speclaunch.engine.plan.topics.speculation import ADAPTIVE_ALGORITHMS as ADA
 from speclaunch.engine.plan.topics.speculation import ASSISTANTS_SINCE as ASSISTANTS_SINCE
 from speclaunch.engine.plan.topics.speculation import COMPARES_VOCABULARIES as COMPARES_VOCABULARIES
 from speclaunch.engine.plan.topics.speculation import DRAFT_PATH as DRAFT_PATH
+from speclaunch.engine.plan.topics.speculation import STEPS as STEPS
+from speclaunch.engine.plan.topics.speculation import TOKENS as TOKENS
+from speclaunch.engine.plan.topics.speculation import TOPK as TOPK
 from speclaunch.engine.plan.topics.speculation import draft_checkpoint as draft_checkpoint
 from speclaunch.engine.plan.topics.speculation import draft_of as draft_of
 from speclaunch.engine.plan.topics.speculation import own_path as own_path

@@ -18,8 +18,6 @@ from speclaunch.engine.plan.budget import (
     Steppable,
 )
 from speclaunch.engine.plan.fit_predictor import (
-    FRACTION,
-    TOKENS,
     BudgetOf,
     Choice,
     Margins,
@@ -45,8 +43,10 @@ from speclaunch.engine.plan.memory.terms import context_length
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import captured_sizes
 from speclaunch.engine.plan.topics import parallel
-from speclaunch.engine.plan.topics.gpu import MOST, SIZES, draft_in_pool
+from speclaunch.engine.plan.topics.algorithms import RUNNING
+from speclaunch.engine.plan.topics.gpu import FRACTION, MOST, SIZES, draft_in_pool
 from speclaunch.engine.plan.topics.parallel import attention_ranks
+from speclaunch.engine.plan.topics.speculation import TOKENS
 
 _GIB = 1 << 30
 _MOST_RANKS = 16
@@ -356,7 +356,6 @@ def _suggestion(
     )
 
 
-RUNNING = "max_running_requests"
 REQUESTS, TOKENS_EACH = 32, 4096
 """Number of requests, and tokens per request, on a typical chat server. Assumed for unset
 values."""

@@ -39,15 +39,16 @@ from speclaunch.engine.plan.memory.terms import GatheredSizes, gather
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import captured_sizes
 from speclaunch.engine.plan.topics.algorithms import EAGLE_FAMILY
-from speclaunch.engine.plan.topics.gpu import MOST, SIZES, decode_is_captured, draft_in_pool
-from speclaunch.engine.plan.topics.parallel import attention_ranks
-
-FRACTION = "mem_fraction_static"
-STEPS, TOPK, TOKENS = (
-    "speculative_num_steps",
-    "speculative_eagle_topk",
-    "speculative_num_draft_tokens",
+from speclaunch.engine.plan.topics.gpu import (
+    FRACTION,
+    MOST,
+    SIZES,
+    decode_is_captured,
+    draft_in_pool,
 )
+from speclaunch.engine.plan.topics.parallel import attention_ranks
+from speclaunch.engine.plan.topics.speculation import STEPS, TOKENS, TOPK
+
 Step = Mapping[str, Any]
 
 _CHAIN = 3

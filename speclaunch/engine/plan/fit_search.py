@@ -16,21 +16,13 @@ from typing import Any
 from msgspec import Struct
 
 from speclaunch.engine.plan.budget import FitLimits, MemoryBudget, Steppable
-from speclaunch.engine.plan.fit_predictor import (
-    FRACTION,
-    STEPS,
-    TOKENS,
-    TOPK,
-    Bounds,
-    Predictor,
-    Step,
-    steps_down,
-    with_fraction,
-)
+from speclaunch.engine.plan.fit_predictor import Bounds, Predictor, Step, steps_down, with_fraction
 from speclaunch.engine.plan.plan import Plan, UnknownValueError
 from speclaunch.engine.plan.resolution.graphs import captured_sizes
-from speclaunch.engine.plan.topics.gpu import MOST, SIZES
+from speclaunch.engine.plan.topics.algorithms import RUNNING
+from speclaunch.engine.plan.topics.gpu import CHUNK, FRACTION, MOST, SIZES
 from speclaunch.engine.plan.topics.parallel import attention_ranks
+from speclaunch.engine.plan.topics.speculation import STEPS, TOKENS, TOPK
 
 
 def cost(before: Plan, after: Plan, was: MemoryBudget | None, now: MemoryBudget | None) -> str:
@@ -57,10 +49,7 @@ def format_settings(changes: Mapping[str, Any]) -> str:
 
 
 def _lost_requests(before: Plan, after: Plan) -> str | None:
-    was, now = (
-        before.value_or_none("max_running_requests"),
-        after.value_or_none("max_running_requests"),
-    )
+    was, now = before.value_or_none(RUNNING), after.value_or_none(RUNNING)
     if was is None or now is None or now >= was:
         return None
     return f"{was} → {now} running requests"
@@ -105,7 +94,7 @@ def _lost_graphs(before: Plan, after: Plan) -> str | None:
     was, now = largest_graph(before), largest_graph(after)
     if was is None or now is None or now >= was:
         return None
-    running = after.value_or_none("max_running_requests")
+    running = after.value_or_none(RUNNING)
     if running is not None and now >= running:
         return None  # the list ends at the number of requests
     return f"batches of more than {now} requests run without CUDA graphs (before: {was})"
@@ -120,8 +109,7 @@ def largest_graph(plan: Plan) -> int | None:
 
 
 def _lost_chunk(before: Plan, after: Plan) -> str | None:
-    name = "chunked_prefill_size"
-    was, now = before.value_or_none(name), after.value_or_none(name)
+    was, now = before.value_or_none(CHUNK), after.value_or_none(CHUNK)
     if was is None or now is None or was == now:
         return None
     return f"prompts are prefilled in chunks of {now:,} tokens instead of {was:,}"
@@ -134,13 +122,11 @@ WHY = {
     STEPS: "a smaller draft tree",
     TOPK: "a smaller draft tree",
     TOKENS: "fewer draft tokens to verify for each request",
-    "max_running_requests": "fewer concurrent requests, with smaller graphs and buffers",
-    "chunked_prefill_size": "smaller activations during prefill",
+    RUNNING: "fewer concurrent requests, with smaller graphs and buffers",
+    CHUNK: "smaller activations during prefill",
     "max_total_tokens": "a smaller KV cache",
 }
 
-
-RUNNING, CHUNK = "max_running_requests", "chunked_prefill_size"
 
 _GRAPHS = 16.0
 """Cost if no batch size has a graph. If only some lack a graph, the cost is multiplied by their

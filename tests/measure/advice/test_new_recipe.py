@@ -17,8 +17,8 @@ from speclaunch.deployments.sources.requests import from_words
 from speclaunch.deployments.targets.prepare import prepare
 from speclaunch.engine.facts.hardware import declare
 from speclaunch.engine.plan.budget import Fit
-from speclaunch.engine.plan.fit_predictor import STEPS, TOKENS, TOPK
 from speclaunch.engine.plan.memory.budget import budget
+from speclaunch.engine.plan.topics.speculation import STEPS, TOKENS, TOPK
 from speclaunch.engine.releases.argv import parse_argv
 from speclaunch.engine.releases.catalogue import load as load_catalogue
 from speclaunch.measure.advice.drafts import SpeculationMethod

@@ -7,6 +7,7 @@ from typing import Any
 
 from speclaunch.engine.plan.plan import ChangeKind, UnknownValueError
 from speclaunch.engine.plan.resolution.attention_models import (
+    PAGE,
     by_model,
     drafts_chains,
     resolve_pages,
@@ -33,7 +34,6 @@ from speclaunch.engine.plan.topics.attention import (
     RENAMED_IN,
 )
 
-PAGE = "page_size"
 _DEFAULT_SOURCE = (
     "sglang 0.5.23 arg_groups/model_override_base.py:277, 0.5.10 server_args.py:2217, "
     "0.4.6 model_executor/model_runner.py:336"

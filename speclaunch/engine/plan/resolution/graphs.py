@@ -21,6 +21,7 @@ from speclaunch.engine.plan.topics import parallel
 from speclaunch.engine.plan.topics import target as lora
 from speclaunch.engine.plan.topics.gpu import (
     BACKENDS_BY_PHASE,
+    CHUNK,
     EAGER,
     MOST,
     PIECEWISE,
@@ -363,7 +364,6 @@ def _refuses_breakable(working: Working) -> _Refusals:
 
 PREFILL_SIZES = "cuda_graph_bs_prefill"
 PREFILL_MOST = "cuda_graph_max_bs_prefill"
-_CHUNK = "chunked_prefill_size"
 _NOT_CLAMPED = "<0.5.16"
 _PREFILL_SOURCE = (
     "sglang 0.5.23 arg_groups/cuda_graph_hook.py:480, 0.5.10 server_args.py:1397, "
@@ -401,7 +401,7 @@ def settle_prefill_graphs(working: Working) -> None:
     with working.deciding(PREFILL_SIZES, PREFILL_MOST):
         if working.in_versions(_NOT_CLAMPED) or attention_ranks(working) == 1:
             return
-        chunk = working.number(_CHUNK)
+        chunk = working.number(CHUNK)
         if working.value(BACKEND) == "disabled" or working.user_value(PREFILL_MOST) is not None:
             return
         if int(working.value(PREFILL_MOST)) > chunk:
@@ -475,7 +475,7 @@ def _default_most(working: Working) -> tuple[int, str]:
     if working.in_versions("<0.5.7"):
         most = int(working.plan.default(PREFILL_MOST))
         return most, f"{most}: the default of this version's parser"
-    most = working.number(_CHUNK)
+    most = working.number(CHUNK)
     why = f"the size of a prefill chunk, {most}"
     if working.in_versions(">=0.5.8") and working.architectures.uses_mla(working.target):
         most = min(8192, most) if working.in_versions(">=0.5.19") else 2048

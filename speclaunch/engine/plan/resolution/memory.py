@@ -19,12 +19,11 @@ from speclaunch.engine.plan.resolution.graphs import (
 from speclaunch.engine.plan.resolution.models import is_multimodal
 from speclaunch.engine.plan.resolution.working import Working, counted
 from speclaunch.engine.plan.topics import gpu, parallel
-from speclaunch.engine.plan.topics.gpu import MOST, SIZES, draft_in_pool
+from speclaunch.engine.plan.topics.algorithms import RUNNING
+from speclaunch.engine.plan.topics.gpu import CHUNK, FRACTION, MOST, SIZES, draft_in_pool
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 from speclaunch.engine.plan.topics.target import has_architecture
 
-FRACTION = "mem_fraction_static"
-CHUNK = "chunked_prefill_size"
 _GIB = 1024
 _SOURCE = (
     "sglang 0.5.23 arg_groups/memory_hook.py:289, 0.5.10 server_args.py:1281, "
@@ -292,7 +291,6 @@ def resolve_long_contexts(working: Working) -> None:
             working.set(FRACTION, before * 0.85, why, source)
 
 
-RUNNING = "max_running_requests"
 _QWEN3_VL = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration")
 
 

@@ -11,6 +11,7 @@ from speclaunch.engine.plan.plan import ChangeKind, UnknownValueError
 from speclaunch.engine.plan.resolution.working import Working
 from speclaunch.engine.plan.topics import speculation
 from speclaunch.engine.plan.topics.algorithms import EAGLE_HANDLER
+from speclaunch.engine.plan.topics.speculation import STEPS, TOKENS, TOPK
 
 
 def resolve_algorithm(working: Working) -> None:
@@ -199,10 +200,6 @@ def _quantization(working: Working) -> None:
                 logged=False,
             )
 
-
-STEPS = "speculative_num_steps"
-TOPK = "speculative_eagle_topk"
-TOKENS = "speculative_num_draft_tokens"
 
 _NGRAM_TOKENS = 12
 _DFLASH_TOKENS = 16

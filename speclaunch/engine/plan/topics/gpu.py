@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from speclaunch.engine.plan.settings import Settings, UnknownValueError
 
+FRACTION = "mem_fraction_static"
+CHUNK = "chunked_prefill_size"
 SIZES = "cuda_graph_bs_decode"
 MOST = "cuda_graph_max_bs_decode"
 GRAPHS_SWITCH = "disable_cuda_graph"

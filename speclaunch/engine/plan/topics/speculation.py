@@ -15,6 +15,9 @@ from speclaunch.engine.plan.settings import Settings, UnknownValueError
 from speclaunch.engine.plan.topics.parallel import attention_ranks
 from speclaunch.engine.plan.topics.spec_v2 import OVERLAP
 
+STEPS = "speculative_num_steps"
+TOPK = "speculative_eagle_topk"
+TOKENS = "speculative_num_draft_tokens"
 DRAFT_PATH = "speculative_draft_model_path"
 UNKNOWN_DRAFT = "the draft checkpoint is unknown"
 ASSISTANTS_SINCE = "0.5.12"
@@ -121,7 +124,6 @@ def dflash_drafts_on(settings: Settings, backend: str) -> bool:
 ADAPTIVE = "speculative_adaptive"
 ADAPTIVE_ALGORITHMS = ("EAGLE", "EAGLE3")
 ADAPTIVE_DECIDED_FIRST = ">=0.5.14"
-_TOPK = "speculative_eagle_topk"
 _ADAPTIVE_NOT_WITH = ("enable_multi_layer_eagle", "enable_two_batch_overlap", "enable_pdmux")
 
 
@@ -141,7 +143,7 @@ def _adaptive_refusals(settings: Settings) -> Iterator[str]:
             else "speculation is off"
         )
     early = settings.in_versions(ADAPTIVE_DECIDED_FIRST)
-    topk = settings.user_value(_TOPK) if early else settings.value(_TOPK)
+    topk = settings.user_value(TOPK) if early else settings.value(TOPK)
     if topk != 1 and not (early and topk is None):
         yield f"adaptive speculation needs speculative_eagle_topk 1, not {topk}"
     if attention_ranks(settings) > 1:
