@@ -45,7 +45,7 @@ _VALUES = frozenset(
         *("--tcp-tls-ca-cert-path", "--tcp-tls-cert-path", "--tcp-tls-client-ca-cert-path"),
         *("--tcp-tls-client-cert-path", "--tcp-tls-client-key-path", "--tcp-tls-key-path"),
         *("--tcp-tls-handshake-timeout", "--tcp-tls-server-name", "--shared-cache-multiplier"),
-        *("--shared-cache-type", "--active-decode-blocks-threshold"),
+        *("--shared-cache-type", "--active-decode-blocks-threshold", "--disagg-config"),
         *("--active-prefill-tokens-threshold", "--active-prefill-tokens-threshold-frac"),
     ]
 )
@@ -119,10 +119,8 @@ def without_own(invocation: Invocation) -> Invocation:
             text = " ".join(word.text for word in group)
             dropped.append(Dropped(text, group[0].place, own))
     words, more = _handed_on(words)
-    words, sections = _section(invocation.words, words)
-    return replace(
-        invocation, words=tuple(words), dropped=(*invocation.dropped, *dropped, *more, *sections)
-    )
+    words = _section(invocation.words, words)
+    return replace(invocation, words=tuple(words), dropped=(*invocation.dropped, *dropped, *more))
 
 
 def _groups(words: Sequence[Word]) -> Iterator[tuple[list[Word], str | None]]:
@@ -147,9 +145,8 @@ def _is_switch(name: str) -> bool:
 
 
 def _is_own(name: str) -> bool:
-    if _is_switch(name) or name in _VALUES or name in _LISTS or name in _KEYS:
-        return True
-    return name == "--disagg-config" or name.startswith(_PREFIXES)
+    is_listed = name in _VALUES or name in _LISTS or name in _KEYS
+    return is_listed or _is_switch(name) or name.startswith(_PREFIXES)
 
 
 def _handed_on(words: Sequence[Word]) -> tuple[list[Word], list[Dropped]]:
@@ -186,8 +183,8 @@ def _replaced(name: str, value: str) -> str | None:
     return None
 
 
-def _section(section: Sequence[Word], words: list[Word]) -> tuple[list[Word], list[Dropped]]:
-    """Return `words`, plus `--config` if `section` names a file for SGLang, and an empty list."""
+def _section(section: Sequence[Word], words: list[Word]) -> list[Word]:
+    """Return `words`, plus `--config` if `section` names a file for SGLang."""
     texts = [word.text.partition("=")[0] for word in section]
     for option, key in _SECTIONS.items():
         if option not in texts or key not in texts:
@@ -199,5 +196,5 @@ def _section(section: Sequence[Word], words: list[Word]) -> tuple[list[Word], li
         why = "SGLang gets one section of this file, which is not read here"
         file = replace(value, text=text, evaluated=False, inside=True, why=why)
         rest = [w for w in words if w is not flag and w is not value]
-        return [*rest, replace(flag, text="--config"), file], []
-    return words, []
+        return [*rest, replace(flag, text="--config"), file]
+    return words
