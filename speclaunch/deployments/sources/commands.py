@@ -167,15 +167,14 @@ def _slime(words: Sequence[Field], found: FoundCommand) -> FoundCommand:
 
 
 def _script(words: Sequence[Field], index: int, found: FoundCommand) -> FoundCommand:
-    head = base(words[0].text)
-    if head == "eval":
-        found.script = tuple(words[1:])
-    else:
-        found.script = (_without_option(words[index], words[:index]),)
-        if index + 1 < len(words):
-            found.positional = tuple(words[index + 2 :])
-    found.before = tuple(words[: 1 if head == "eval" else index])
-    found.wrapping = Wrapping() if head == "eval" else read_wrappers(found.before)
+    if base(words[0].text) == "eval":
+        found.before, found.script = tuple(words[:1]), tuple(words[1:])
+        return found
+    found.before = tuple(words[:index])
+    found.script = (_without_option(words[index], found.before),)
+    found.wrapping = read_wrappers(found.before)
+    if index + 1 < len(words):
+        found.positional = tuple(words[index + 2 :])
     return found
 
 

@@ -129,11 +129,11 @@ def builtin(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[A
         case "source" | ".":
             scope.sourced.extend(field.text for field in fields[1:2])
         case "printf" if len(fields) > 2 and fields[1].text == "-v":
-            _unknown(expander, node, fields[2].text, "`printf -v` sets it")
+            scope.set(fields[2].text, Value(node.span, why="`printf -v` sets it"))
         case _ if name in _READING:
             for field in fields[1:]:
                 if field.text.isidentifier():
-                    _unknown(expander, node, field.text, f"`{name}` sets it when it runs")
+                    scope.set(field.text, Value(node.span, why=f"`{name}` sets it when it runs"))
         case _:
             return None
     return []
@@ -167,10 +167,6 @@ def _set(expander: Expander, arguments: Sequence[Field]) -> None:
             scope.export_all = text == "-a"
         elif text == "allexport" and index and arguments[index - 1].text in ("-o", "+o"):
             scope.export_all = arguments[index - 1].text == "-o"
-
-
-def _unknown(expander: Expander, node: Simple, name: str, why: str) -> None:
-    expander.scope.set(name, Value(node.span, why=why))
 
 
 # -- current directory of the script

@@ -138,8 +138,6 @@ class Wrapping(Struct):
     isolated: bool = False
     """True if the server does not inherit the environment (a container, ``env -i``)."""
     entrypoint: Field | None = None
-    end: int = 0
-    """Index of the first token after the wrappers."""
 
 
 def base(text: str) -> str:
@@ -223,7 +221,6 @@ def read_wrappers(words: Sequence[Field]) -> Wrapping:
         else:
             _drop(words[at : at + 1], "its effect on the command is unknown", found)
             at += 1
-    found.end = at
     return found
 
 
