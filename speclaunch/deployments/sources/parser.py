@@ -195,10 +195,7 @@ class _Parser(Lexer):
     def _process_substitution(self) -> ShellWord:
         start = self.pos
         self.pos += 2
-        self.parse_list(frozenset(), paren=True)
-        if self.pos >= len(self.text):
-            self.fail("`<(` is not closed", start)
-        self.pos += 1
+        self.parenthesised_list("<(", start)
         part = OpaquePart("a command in `<( )` is not run", start, self.pos)
         return ShellWord((part,), self.source, start, self.pos)
 
@@ -516,12 +513,10 @@ class _Parser(Lexer):
                 self.pos = end + 2
                 return Simple(self.span(start))
         self.pos = start + 1
-        body = self.parenthesised_list(loose=self.text.startswith("((", start))
-        if self.pos >= len(self.text):
-            self.fail("`(` is not closed", start)
-        if not body and not self.text.startswith("((", start):
-            self.slip("no command before `)`", self.pos)
-        self.pos += 1
+        loose = self.text.startswith("((", start)
+        body = self.parenthesised_list("(", start, loose=loose)
+        if not body and not loose:
+            self.slip("no command before `)`", self.pos - 1)
         return self._compound("subshell", start, body)
 
     def _function_word(self, start: int) -> Node | None:

@@ -436,16 +436,19 @@ class Lexer:
 
     def _ansi_quoted(self) -> Literal:
         start = self.pos
-        end = start + 2
-        while end < len(self.text) and self.text[end] != "'":
-            end += 2 if self.text[end] == "\\" else 1
-        if end >= len(self.text):
-            self.fail("a single quote is not closed", start)
-        self.pos = end + 1
-        raw = self.text[start + 2 : end]
+        raw = self.text[start + 2 : self._closing(start + 2, "'", "a single quote")]
         self.source.document.spend(raw.count("\\"))
         text = _ANSI.sub(_ansi, raw)
         return Literal(text.partition("\0")[0], start + 2, quoted=True, exact=text == raw)
+
+    def _closing(self, end: int, quote: str, what: str) -> int:
+        """Return the offset of the next unescaped `quote` from `end` on, which is consumed."""
+        while end < len(self.text) and self.text[end] != quote:
+            end += 2 if self.text[end] == "\\" else 1
+        if end >= len(self.text):
+            self.fail(f"{what} is not closed", self.pos)
+        self.pos = end + 1
+        return end
 
     def _parenthesis(self, *, quoted: bool) -> Part:
         start = self.pos
@@ -455,20 +458,25 @@ class Lexer:
                 self.pos = end + 2
                 return Arithmetic(self.text[start + 3 : end], start, self.pos, quoted)
         self.pos = start + 2
-        body = self.parenthesised_list(loose=self.text.startswith("$((", start))
-        if self.pos >= len(self.text):
-            self.fail("`$(` is not closed", start)
-        self.pos += 1
+        body = self.parenthesised_list("$(", start, loose=self.text.startswith("$((", start))
         return Substitution(body, start, self.pos, quoted)
 
-    def parenthesised_list(self, *, loose: bool) -> tuple[Node, ...]:
-        """Return the commands up to a ``)``. `loose`: the text may also be arithmetic."""
+    def parenthesised_list(
+        self, opening: str, start: int, *, loose: bool = False
+    ) -> tuple[Node, ...]:
+        """Return the commands up to a ``)``, which is consumed.
+
+        `start` is the offset of `opening`. `loose`: the text may also be arithmetic.
+        """
         strict, slips = self.strict, len(self.slips)
         self.strict = strict and not loose
         body = self.parse_list(frozenset(), paren=True)
         self.strict = strict
         if loose:
             del self.slips[slips:]
+        if self.pos >= len(self.text):
+            self.fail(f"`{opening}` is not closed", start)
+        self.pos += 1
         return body
 
     def arithmetic_end(self, start: int) -> int | None:
@@ -487,13 +495,7 @@ class Lexer:
 
     def _backticks(self, *, quoted: bool) -> Part:
         start = self.pos
-        end = start + 1
-        while end < len(self.text) and self.text[end] != "`":
-            end += 2 if self.text[end] == "\\" else 1
-        if end >= len(self.text):
-            self.fail("a backtick is not closed", start)
-        self.pos = end + 1
-        inside = self.source.part(start + 1, end)
+        inside = self.source.part(start + 1, self._closing(start + 1, "`", "a backtick"))
         if "\\" in inside.text:
             return OpaquePart("a command between backticks is not run", start, self.pos, quoted)
         self.enter(start)
