@@ -164,7 +164,7 @@ class _Composing:
     def __init__(self, roots: list[Path], shown: str) -> None:
         self.document = JoinedDocument(shown)
         self._roots = roots
-        self._read: dict[str, tuple[list[yaml.Node], str, int]] = {}
+        self._read: dict[str, tuple[str, int]] = {}
         self._open: list[Path] = []
         self._bytes = 0
 
@@ -300,7 +300,7 @@ class _Composing:
         source = nodes.source(node, self.document)
         where = source.where
         offsets = [where + i for i in range(len(source.text))] if isinstance(where, int) else where
-        roots = _parsed(source.text, self.document.place(source.offset(0)), node)
+        roots = _parsed(source.text, self.document.place(source.offset(0)).path, node)
         moved(roots, offsets)
         return roots
 
@@ -313,16 +313,12 @@ class _Composing:
     ) -> list[yaml.Node]:
         """Return the documents of a file, which is added to `document` only once."""
         key = os.path.normpath(path)
-        if key in self._read:
-            roots, text, start = self._read[key]
-            again = _parsed(text, Place(shown), item)
-            moved(again, start)
-            return again
-        text = _decoded(data, shown, item)
-        part, start = self.document.add(text, shown)
-        roots = _parsed(part.text, Place(shown), item)
+        if key not in self._read:
+            part, start = self.document.add(_decoded(data, shown, item), shown)
+            self._read[key] = part.text, start
+        text, start = self._read[key]
+        roots = _parsed(text, shown, item)
         moved(roots, start)
-        self._read[key] = roots, part.text, start
         return roots
 
     def _text(self, name: str, base: Path, item: yaml.Node) -> yaml.Node:
@@ -355,11 +351,11 @@ def _mapped(values: dict[str, yaml.Node], like: yaml.Node) -> yaml.MappingNode:
     return mapping([(scalar(key, value), value) for key, value in values.items()], like)
 
 
-def _parsed(text: str, place: Place, item: yaml.Node | None) -> list[yaml.Node]:
+def _parsed(text: str, shown: str, item: yaml.Node | None) -> list[yaml.Node]:
     try:
-        return nodes.load(Document(text, place.path))
+        return nodes.load(Document(text, shown))
     except InputError as error:
-        raise NotUnderstoodError(f"{place.path} is not YAML", item) from error
+        raise NotUnderstoodError(f"{shown} is not YAML", item) from error
 
 
 def _decoded(data: bytes, shown: str, item: yaml.Node | None) -> str:
@@ -395,14 +391,13 @@ def _allowed(directory: Path) -> Iterator[Path]:
 
 _FILES = ("resources", "bases", "components", "patchesStrategicMerge")
 _WITH_PATH = ("patches", "patchesJson6902")
-_MOST = 300
 
 
 def mentions_a_server(path: Path, data: bytes, roots: list[Path]) -> bool:
     """True if a kustomization, or a file below `roots` that it names, mentions a server."""
     waiting = [(path, data)]
     seen: set[Path] = set()
-    while waiting and len(seen) < _MOST:
+    while waiting and len(seen) < _MAX_FILES:
         found, content = waiting.pop()
         if found in seen:
             continue

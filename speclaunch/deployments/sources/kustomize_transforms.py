@@ -128,22 +128,21 @@ def apply_patch(
     """
     for patch in patches:
         document.spend()
-        if isinstance(patch, yaml.SequenceNode):
-            if target is None:
-                raise NotUnderstoodError("a JSON patch has no target", where)
-            for manifest in [r for r in resources if is_meant(target, r)]:
+        if target is not None:
+            meant = [manifest for manifest in resources if is_meant(target, manifest)]
+        elif isinstance(patch, yaml.SequenceNode):
+            raise NotUnderstoodError("a JSON patch has no target", where)
+        else:
+            meant = _named_by(patch, resources, where)
+        for manifest in meant:
+            if isinstance(patch, yaml.SequenceNode):
                 for operation in patch.value:
                     manifest.node = _operated(manifest.node, operation, document)
-        elif target is None:
-            _by_name(patch, resources, where, document)
-        else:
-            for manifest in [r for r in resources if is_meant(target, r)]:
+            else:
                 _merge(manifest, patch, resources, document)
 
 
-def _by_name(
-    patch: yaml.Node, resources: list[Resource], where: yaml.Node, document: Document
-) -> None:
+def _named_by(patch: yaml.Node, resources: Sequence[Resource], where: yaml.Node) -> list[Resource]:
     named = resource(patch)
     group, _ = named.group_version()
     meant = [
@@ -156,8 +155,7 @@ def _by_name(
     if not meant:
         message = f"no {named.kind or 'object'} `{named.name}` for a patch"
         raise NotUnderstoodError(message, where)
-    for manifest in meant:
-        _merge(manifest, patch, resources, document)
+    return meant
 
 
 def _merge(
@@ -165,7 +163,7 @@ def _merge(
 ) -> None:
     held = nodes.entries(manifest.node)
     unchanged: dict[str, yaml.Node | None] = {key: held.get(key) for key in ("kind", "apiVersion")}
-    metadata = nodes.entries(manifest.node).get("metadata")
+    metadata = held.get("metadata")
     new = strategic(manifest.node, patch, document, lists=not manifest.is_custom)
     if new is None:
         resources.remove(manifest)
@@ -181,13 +179,12 @@ def _operated(root: yaml.Node, operation: yaml.Node, document: Document) -> yaml
     op, path = nodes.text(keys.get("op")), nodes.text(keys.get("path"))
     if op is None or path is None or (path and not path.startswith("/")):
         raise NotUnderstoodError("a JSON patch operation needs `op` and `path`", operation)
-    steps = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+    steps = _steps(path)
     document.spend(1 + len(steps))
     if op == "test":
         return root
     if op in ("move", "copy"):
-        source = nodes.text(keys.get("from")) or ""
-        held = [part.replace("~1", "/").replace("~0", "~") for part in source.split("/")[1:]]
+        held = _steps(nodes.text(keys.get("from")) or "")
         value = _at(root, held, operation)
         if op == "move":
             root = _set(root, held, None, "remove", operation)
@@ -198,6 +195,10 @@ def _operated(root: yaml.Node, operation: yaml.Node, document: Document) -> yaml
     if op != "remove" and new_value is None:
         raise NotUnderstoodError(f"the JSON patch operation `{op}` has no value", operation)
     return _set(root, steps, new_value, op, operation)
+
+
+def _steps(pointer: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
 def _at(node: yaml.Node, steps: Sequence[str], where: yaml.Node) -> yaml.Node:
