@@ -94,10 +94,7 @@ class Collected(ReadingBuilder):
         found = look(words)
         if found.invocation is not None and (filled := _filled_in(words, env)) is not None:
             found = look(filled)
-        known = {key: value.word() for key, value in env.items()}
-        for key, value in passed.items():
-            why = f"`{key}` comes from the environment of the container"
-            known[key] = Word(value.text, value.place, evaluated=False, why=why)
+        known = _environment(env, passed, "container")
         known |= {key: value.word() for key, value in found.wrapping.env.items()}
         rest = (*dropped, *found.wrapping.dropped)
         if found.invocation is not None:
@@ -143,12 +140,8 @@ class Collected(ReadingBuilder):
 
     def run_script(self, source: SourceText, env: Env, passed: Env) -> None:
         """Read a script whose caller sets the variables `passed`."""
-        known = {key: value.word() for key, value in env.items()}
-        for key, value in passed.items():
-            why = f"`{key}` comes from the environment of the caller"
-            known[key] = Word(value.text, value.place, evaluated=False, why=why)
-        scope = _scope(env, frozenset(passed), None)
-        self._run(source, scope, CommandContext(base=known))
+        context = CommandContext(base=_environment(env, passed, "caller"))
+        self._run(source, _scope(env, frozenset(passed), None), context)
 
     def _run(self, source: SourceText, scope: ShellScope, context: CommandContext) -> None:
         with self.tolerant():
@@ -200,6 +193,15 @@ def _filled_in(words: Sequence[Field], env: Env) -> list[Field] | None:
 
     filled = [replace(word, pieces=tuple(map(open_, word.pieces))) for word in words]
     return filled if filled != list(words) else None
+
+
+def _environment(env: Env, passed: Env, outside: str) -> dict[str, Word]:
+    """Return variables as tokens; the values of those `passed` from `outside` are unknown."""
+    known = {key: value.word() for key, value in env.items()}
+    for key, value in passed.items():
+        why = f"`{key}` comes from the environment of the {outside}"
+        known[key] = Word(value.text, value.place, evaluated=False, why=why)
+    return known
 
 
 def _scope(env: Env, unknown: frozenset[str], positional: tuple[Field, ...] | None) -> ShellScope:
@@ -366,7 +368,7 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
     reading = Collected(document)
     maps = config_maps(roots, document)
     sites: list[Site] = []
-    has_controller_variables = _CONTROLLER_VARIABLES.search(document.text) is not None
+    has_controllers = _CONTROLLER_VARIABLES.search(document.text) is not None
     for root in objects(roots, document):
         owner = nodes.text(nodes.entries(nodes.entries(root).get("metadata")).get("name"))
         seen: set[tuple[int, int]] = set()
@@ -386,14 +388,8 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
                 if "command" in keys or "args" in keys:
                     first, before = len(reading.invocations), len(reading.routers)
                     site = Site(root, owned.steps, range(0), range(0), owned.envs)
-                    _container(
-                        keys,
-                        owner,
-                        maps.seen_from(root),
-                        owned,
-                        reading,
-                        _controller_variables(site, document) if has_controller_variables else {},
-                    )
+                    set_env = _controller_variables(site, document) if has_controllers else {}
+                    _container(keys, owner, maps.seen_from(root), owned, reading, set_env)
                     if key not in _CONTAINERS:
                         reading.leave_open(first)
                     servers = range(first, len(reading.invocations))
