@@ -52,14 +52,11 @@ def read_settings(
         return nodes, ()
     commands: list[Node] = []
     dropped: list[Dropped] = []
-    variables: dict[str, Value | None] = {}
+    variables: dict[str, Value] = {}
     for node in nodes:
         setting = _setting(node)
         if setting == "Environment":
-            if node.span.text == "Environment=":  # an empty value clears the list
-                variables = dict.fromkeys(variables)
-            else:
-                variables |= _variables(node.span)
+            _add_variables(node.span, variables)
         elif setting == "EnvironmentFile":
             dropped.append(Dropped(node.span.text, node.span.place, "its variables are not read"))
         elif not _EXEC.match(setting):
@@ -85,9 +82,7 @@ def _with_container(nodes: Sequence[Node]) -> Sequence[Node]:
         elif header is None or not isinstance(node, Simple) or not name:
             rest.append(node)
         elif name == "Environment":
-            if line == "Environment=":
-                variables.clear()
-            variables |= _variables(node.span)
+            _add_variables(node.span, variables)
         elif name in _ORDER and isinstance(value := node.assignments[0].value, ShellWord):
             if name not in _ALL:
                 held.pop(name, None)
@@ -144,6 +139,12 @@ def _program(word: ShellWord | tuple[ShellWord, ...]) -> ShellWord | None:
     count = len(first.text) - len(text)
     first = replace(first, text=text, start=first.start + count)
     return replace(word, parts=(first, *word.parts[1:]), start=word.start + count)
+
+
+def _add_variables(line: SourceSpan, variables: dict[str, Value]) -> None:
+    if line.text == "Environment=":  # an empty value clears the list
+        variables.clear()
+    variables |= _variables(line)
 
 
 def _variables(line: SourceSpan) -> Iterator[tuple[str, Value]]:
