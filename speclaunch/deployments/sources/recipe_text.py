@@ -50,18 +50,18 @@ def recipe_text(
     plain_args = {name: line.value for name, line in args.items()}
     plain_env = {name: line.value for name, line in env.items()}
     defaults = ["base"]
-    inherited: dict[str, Any] = dict(_option("serving", _BASE["serving"]))
+    inherited: dict[str, Any] = dict(group_option("serving", _BASE["serving"]))
     for group in _ARGS_GROUPS:
         option = _fitting(group, plain_args)
         if option and option != _BASE.get(group):
             override = "override " if group in _BASE else ""
             defaults.append(f"{override}{group}: {option}")
-            inherited |= _option(group, option)
+            inherited |= group_option(group, option)
     engine = _fitting("engine", plain_env)
-    inherited_env: dict[str, Any] = {}
+    inherited_env: Mapping[str, Any] = {}
     if engine and engine != _BASE["engine"]:
         defaults.append(f"override engine: {engine}")
-        inherited_env = _option("engine", engine)
+        inherited_env = group_option("engine", engine)
     changed = {n for n, line in args.items() if not _same(inherited.get(n), line.value)}
     own_args = {n: line for n, line in args.items() if line.comment or n in changed}
     own_env = {n: line for n, line in env.items() if not _same(inherited_env.get(n), line.value)}
@@ -121,16 +121,11 @@ class Interpolation(str):
     __slots__ = ()
 
 
-def group_option(group: str, name: str) -> Mapping[str, Any]:
-    """Return the server arguments that an option of a shipped group sets."""
-    return dict(_option(group, name))
-
-
 def options_with(group: str, key: str, value: Any) -> Mapping[str, Any]:
     """Return the merged settings of a shipped group's options that set `key` to `value`."""
     found: dict[str, Any] = {}
     for name in _options(group):
-        values = _option(group, name)
+        values = group_option(group, name)
         if _same(values.get(key), value):
             found |= values
     return found
@@ -146,7 +141,7 @@ def _fitting(group: str, values: Mapping[str, Any]) -> str | None:
     """Return the largest group option whose settings are all in `values`, or None."""
     best: tuple[int, str] | None = None
     for name in _options(group):
-        settings = _option(group, name)
+        settings = group_option(group, name)
         held = (key in values and _same(values[key], value) for key, value in settings.items())
         if settings and all(held):
             best = max(best or (0, ""), (len(settings), name))
@@ -164,7 +159,7 @@ def _options(group: str) -> tuple[str, ...]:
 
 
 @cache
-def _option(group: str, name: str) -> dict[str, Any]:
+def group_option(group: str, name: str) -> Mapping[str, Any]:
     """Return an option's server arguments, or environment variables for `engine`.
 
     Empty for an option with any other setting, because selecting the option would add that setting.
@@ -175,7 +170,7 @@ def _option(group: str, name: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for base in data.pop("defaults", []):
         if base != "_self_":
-            values |= _option(group, base)
+            values |= group_option(group, base)
     if group != "engine":
         return values | data if package and package[1] == "args" else {}
     if any(value is not None for key, value in data.items() if key != "env"):
