@@ -140,9 +140,8 @@ def _returned(node: AnyFunction) -> ast.expr | None:
         for statement in node.body
         if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
     ]
-    arguments = node.args
-    takes = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    if takes or arguments.vararg or arguments.kwarg or not body:
+    has_parameters = any(isinstance(part, ast.arg) for part in ast.iter_child_nodes(node.args))
+    if has_parameters or not body:
         return None
     found = body[-1].value if isinstance(body[-1], ast.Return) else None
     return found if len(body) == 1 or is_parsing(found) else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from types import MappingProxyType
 
@@ -121,8 +121,7 @@ class Calls:
 
     def _values(self, value: PythonValue, flag: Word) -> list[Word]:
         if isinstance(value, PythonList):
-            value.consumed = True
-            return [item.field().word() for item in value.items]
+            return [item.field().word() for item in value.consume()]
         if isinstance(value, PythonTable):
             return [Word("{…}", flag.place, evaluated=False, why="a dictionary is not read")]
         if value.constant is True and not value.is_text:
@@ -141,11 +140,11 @@ class Calls:
             word = model.field().word()
             words += [Word("--model-path", word.used_at or word.place), word]
         if isinstance(other_args, PythonList):
-            other_args.consumed = True
-            words += [item.field().word() for item in other_args.items]
+            words += [item.field().word() for item in other_args.consume()]
         elif other_args is not None:
             words = [Word("*", where, evaluated=False, why=MORE), *words]
-        env = _table(call.entries.get("env"))
+        table = call.entries["env"][1] if "env" in call.entries else None
+        env = table.words() if isinstance(table, PythonTable) else {}
         return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where, env=env)
 
     def _chute(self, call: PythonCall) -> Invocation:
@@ -160,22 +159,12 @@ class Calls:
         if arguments is not None:
             value = arguments[1]
             if isinstance(value, PythonList):
-                value.consumed = True
-                words += [item.field().word() for item in value.items]
+                words += [item.field().word() for item in value.consume()]
             elif isinstance(value, PythonText) and not value.unknown:
                 words += [field.word() for field in split(value.pieces)]
             else:
                 words = [Word("*", where, evaluated=False, why=MORE), *words]
         return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where)
-
-
-def _table(entry: tuple[PythonText, PythonValue] | None) -> Mapping[str, Word]:
-    if entry is None or not isinstance(entry[1], PythonTable):
-        return {}
-    entries = entry[1].entries.items()
-    return {
-        name: value.field().word() for name, (_, value) in entries if isinstance(value, PythonText)
-    }
 
 
 def _imported(tree: ast.Module) -> set[str]:
@@ -394,10 +383,7 @@ def _container(call: PythonCall) -> PythonList | None:
         parts = [call.entries[name][1] for name in names if name in call.entries]
         lists = [part for part in parts if isinstance(part, PythonList)]
         if len(lists) == len(names):
-            joined = PythonList([item for part in lists for item in part.items])
-            for part in lists:
-                part.consumed = True
-            return joined
+            return PythonList([item for part in lists for item in part.consume()])
     return None
 
 

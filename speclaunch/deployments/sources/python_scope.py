@@ -66,7 +66,7 @@ class PythonProgram:
         self._once = _assigned_once(tree)
         self._waiting: list[tuple[ast.AST, dict[str, PythonValue | None], ScopeContents]] = []
         self._constants: dict[str, PythonValue | None] = {}
-        self.definitions = Definitions(tree, self._evaluator)
+        self.definitions = Definitions(tree, lambda: self.evaluator(self._constants))
         module = _Scope(self, {}, ScopeContents())
         module.run(tree.body)
         self.seen.append(module.seen)
@@ -83,9 +83,8 @@ class PythonProgram:
         while self._waiting and len(self.seen) < _MAX_SCOPES:
             self._nested(*self._waiting.pop(0))
 
-    def _evaluator(self) -> PythonEvaluator:
-        made_by = self.definitions.made_by
-        return PythonEvaluator(self.document, self.positions, self._constants, made_by)
+    def evaluator(self, names: Mapping[str, PythonValue | None]) -> PythonEvaluator:
+        return PythonEvaluator(self.document, self.positions, names, self.definitions.made_by)
 
     def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
         self._waiting += [(node, dict(names), scope.seen) for node in scope.nested]
@@ -99,11 +98,9 @@ class PythonProgram:
             scope.decorator(decorator)
         inside.gpus = inside.gpus or outer.gpus
         if isinstance(node, FUNCTIONS):
-            arguments = node.args
-            every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
             known = self.definitions.arguments(node)
-            for parameter in (*every, arguments.vararg, arguments.kwarg):
-                if parameter is not None:
+            for parameter in ast.iter_child_nodes(node.args):
+                if isinstance(parameter, ast.arg):
                     scope.names[parameter.arg] = known.get(parameter.arg)
             scope.run(node.body)
         elif isinstance(node, ast.ClassDef):
@@ -146,8 +143,7 @@ class _Scope:
         self.names = names
         self.seen = seen
         self.nested: list[ast.AST] = []
-        made_by = program.definitions.made_by
-        self._evaluator = PythonEvaluator(program.document, program.positions, self.names, made_by)
+        self._evaluator = program.evaluator(names)
         self._document = program.document
         self._ignored = program.ignored
         self._if: int | None = None
@@ -396,16 +392,13 @@ class _Scope:
 
     def _environment(self, call: ast.Call) -> None:
         values = [self._evaluator.value(argument) for argument in call.args]
-        if self._if or self._loose or not values:
+        if self._if or self._loose:
             return
-        if isinstance(values[0], PythonTable):
-            for name, (_, value) in values[0].entries.items():
-                if isinstance(value, PythonText):
-                    self.seen.env[name] = value.field().word()
-        else:
-            match values:
-                case [PythonText() as key, PythonText() as value]:
-                    self.seen.env[key.text] = value.field().word()
+        match values:
+            case [PythonTable() as table, *_]:
+                self.seen.env |= table.words()
+            case [PythonText() as key, PythonText() as value]:
+                self.seen.env[key.text] = value.field().word()
 
     def _calls(self, node: ast.AST) -> None:
         """Record every call in an expression, except inside nested functions."""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from speclaunch.core import lazy
 from speclaunch.deployments.sources.fields import Field, split
+from speclaunch.deployments.sources.interface import Word
 from speclaunch.deployments.sources.source_text import (
     DefaultOf,
     Document,
@@ -238,9 +239,12 @@ class PythonList(Struct):
     consumed: bool = False
     separator: str | None = None
     """Separator if the program joins the list into one text; else None."""
-    line: int = 0
     made_in: tuple[int | None, int] = (None, 0)
     """Line of the condition, if any, and number of enclosing loops and branches at its creation."""
+
+    def consume(self) -> list[PythonText]:
+        self.consumed = True
+        return list(self.items)
 
 
 class PythonTable(Struct):
@@ -252,6 +256,11 @@ class PythonTable(Struct):
     def item(self, key: str) -> PythonValue | None:
         """Return the value of a key; None if it is unknown."""
         return self.entries[key][1] if key in self.entries and not self.rest else None
+
+    def words(self) -> dict[str, Word]:
+        """Return the texts among its values as tokens."""
+        found = ((name, value) for name, (_, value) in self.entries.items())
+        return {name: v.field().word() for name, v in found if isinstance(v, PythonText)}
 
 
 PythonValue = PythonText | PythonList | PythonTable
@@ -317,9 +326,8 @@ class PythonEvaluator:
     def words(self, found: PythonValue, node: ast.AST) -> list[PythonText]:
         """Return the items of a list, or the words of a string, split as a shell would."""
         if isinstance(found, PythonList):
-            found.consumed = True
             self.document.spend(len(found.items))
-            return list(found.items)
+            return found.consume()
         if isinstance(found, PythonTable) or found.unknown:
             return [self.several(node)]
         self.document.spend(len(found.pieces) + len(found.text) // 20)
@@ -349,9 +357,7 @@ class PythonEvaluator:
             else:
                 source = SourceText(self.document, part.text, _straight(part.where))
                 pieces.append(WordPiece(part.text, source, 0, quoted=True))
-        if not pieces:
-            start, _ = self.positions.span(node)
-            pieces = [WordPiece("", SourceText(self.document, "", start), 0, quoted=True)]
+        pieces = pieces or [self._piece(node, "")]
         self.document.spend(len(pieces))
         return PythonText(tuple(pieces[:MAX_PIECES]))
 
@@ -394,7 +400,7 @@ class PythonEvaluator:
         return self.unknown(node) if found is None else found
 
     def _listing(self, node: ast.List | ast.Tuple, depth: int) -> PythonList:
-        found = PythonList(line=node.lineno)
+        found = PythonList()
         for element in node.elts:
             if isinstance(element, ast.Starred):
                 found.items += self.words(self.value(element.value, depth + 1), element.value)
@@ -422,11 +428,10 @@ class PythonEvaluator:
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
         is_sum = isinstance(node.op, ast.Add)
         if is_sum and (isinstance(left, PythonList) or isinstance(right, PythonList)):
-            line = left.line if isinstance(left, PythonList) else node.lineno
             items, more = self.words(left, node.left), self.words(right, node.right)
             if isinstance(right, PythonText):  # the list was joined: a shell reads the text
                 more = list(takewhile(lambda item: not _OPERATOR.match(item.text), more))
-            return PythonList(items + more, line=line)
+            return PythonList(items + more)
         if (
             isinstance(left, PythonText)
             and isinstance(right, PythonText)
@@ -456,9 +461,8 @@ class PythonEvaluator:
         other = self.value(node.orelse, depth + 1)
         if isinstance(found, PythonList) and isinstance(other, PythonList):
             if found.items and other.items:
-                return PythonList([self.several(node)], line=node.lineno)
-            items = [under(item, node.lineno) for item in found.items or other.items]
-            return PythonList(items, line=node.lineno)
+                return PythonList([self.several(node)])
+            return PythonList([under(item, node.lineno) for item in found.items or other.items])
         return self.unknown(node)
 
     def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911, PLR0912
@@ -466,10 +470,9 @@ class PythonEvaluator:
         full_name = dotted(node.func) or ""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
         if full_name in ("shlex.split", "list", "tuple", "sum") and len(node.args) == 1:
-            words = self.words(self.value(node.args[0], depth + 1), node)
-            return PythonList(words, line=node.lineno)
+            return PythonList(self.words(self.value(node.args[0], depth + 1), node))
         if name == "split" and inner is not None and not node.args and not node.keywords:
-            return PythonList(self.words(self.value(inner, depth + 1), inner), line=node.lineno)
+            return PythonList(self.words(self.value(inner, depth + 1), inner))
         if name == "join" and len(node.args) == 1:
             found = self.value(node.args[0], depth + 1)
             if not isinstance(found, PythonList):
