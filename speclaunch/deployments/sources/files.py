@@ -16,11 +16,11 @@ from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import Reading, Word
 from speclaunch.deployments.sources.interpret import run
 from speclaunch.deployments.sources.source_text import (
-    _YAML,
     GO_SUFFIXES,
     KUSTOMIZATIONS,
     MAX_BYTES,
     PYTHON_SUFFIX,
+    YAML_AND_JSON_SUFFIXES,
     Document,
     Form,
     SourceSpan,
@@ -233,7 +233,7 @@ def read_template(text: str, shown: str, kind: str) -> Reading:
 
     is_yaml = looks_like_yaml(text, kind) or Path(shown).suffix.lower() in GO_SUFFIXES
     reading = templates.read_template(text, shown, is_yaml=is_yaml)
-    if is_yaml and not reading.invocations and kind not in _YAML:
+    if is_yaml and not reading.invocations and kind not in YAML_AND_JSON_SUFFIXES:
         return templates.read_template(text, shown, is_yaml=False)
     return reading
 

@@ -278,11 +278,12 @@ def joined(pieces: Iterable[WordPiece | SourceText], document: Document) -> Sour
 MAX_BYTES = bounded.MAX_BYTES
 """Maximum size of a file; a larger file is rejected before it is read."""
 YAML_SUFFIXES = frozenset({".yaml", ".yml"})
+YAML_AND_JSON_SUFFIXES = YAML_SUFFIXES | {".json"}
 JINJA_SUFFIXES = frozenset({".j2", ".jinja", ".jinja2"})
 GO_SUFFIXES = frozenset({".tpl", ".tmpl", ".gotmpl"})
 TEMPLATE_SUFFIXES = JINJA_SUFFIXES | GO_SUFFIXES
 """Suffixes of templates; `run.sh.j2` is a script once it is rendered."""
-_TEMPLATES = frozenset({".j2", ".jinja", ".jinja2", ".tpl", ".tmpl", ".template", ".example"})
+_TEMPLATES = TEMPLATE_SUFFIXES | {".template", ".example"}
 """Suffixes of files that are filled in before they are used."""
 DOCUMENT_SUFFIXES = frozenset(
     {".md", ".markdown", ".mdx", ".qmd", ".rst", ".adoc", ".txt", ".html", ".htm", ".log"}
@@ -324,7 +325,6 @@ def is_makefile(name: str) -> bool:
     return _MAKEFILE.fullmatch(PurePath(name).name) is not None
 
 
-_YAML = frozenset({".yaml", ".yml", ".json"})
 _YAML_START = lazy(
     r"(?:[ \t]*(?:#[^\n]*)?\n)*(?:---|%YAML|(?:apiVersion|kind|services|version|name|defaults):)"
 )
@@ -364,8 +364,8 @@ def form_of(text: str, shown: str, kind: str) -> Form:  # noqa: PLR0911
 
 def looks_like_yaml(text: str, suffix: str) -> bool:
     """True if a text is read as YAML, by its file's suffix, else by its first lines."""
-    if suffix in DOCUMENT_SUFFIXES or suffix in _YAML or suffix == NOTEBOOK_SUFFIX:
-        return suffix in _YAML
+    if suffix in DOCUMENT_SUFFIXES or suffix in YAML_AND_JSON_SUFFIXES or suffix == NOTEBOOK_SUFFIX:
+        return suffix in YAML_AND_JSON_SUFFIXES
     return not _SHELL_START.match(text) and _YAML_START.match(text) is not None
 
 

@@ -10,7 +10,11 @@ import yaml
 from speclaunch.deployments.sources.deployment import to_deployment
 from speclaunch.deployments.sources.files import read_text, read_yaml
 from speclaunch.deployments.sources.sglang_yaml import looks_like
-from speclaunch.deployments.sources.source_text import TemplateError, template_of
+from speclaunch.deployments.sources.source_text import (
+    TEMPLATE_SUFFIXES,
+    TemplateError,
+    template_of,
+)
 from tests.app.verbs.test_cli import run
 from tests.support.lint_report import collect
 from tests.support.loops import rows
@@ -104,6 +108,12 @@ def test_a_template_that_shows_no_command(name: str, text: str) -> None:
 )
 def test_no_template(name: str, text: str) -> None:
     assert template_of(text, Path("/nowhere") / name, is_yaml=name.endswith("yaml")) is None
+
+
+def test_a_template_is_read_by_the_suffix_of_its_output() -> None:
+    text = "containers:\n- command: [sglang, serve, --model-path, m]\n"
+    unread = {end for end in TEMPLATE_SUFFIXES if not read_text(text, f"pod.yaml{end}").invocations}
+    assert unread == set()
 
 
 def test_marks_in_quoted_words_are_unknown_values() -> None:
