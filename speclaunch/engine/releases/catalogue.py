@@ -233,7 +233,9 @@ def resolve_version(text: str, directory: Path | None = None) -> ResolvedVersion
     else the oldest. A path (package, checkout, wheel, catalogue) or the name of an added judge (an
     installed validator) resolves to that engine. Raises UnknownVersion.
     """
-    if forks.MARK in text and _may_read(forks.file_of(text, directory or _default_directory())):
+    if forks.MARK in text and reads.may_read(
+        forks.file_of(text, directory or _default_directory())
+    ):
         return ResolvedVersion(text, text, exact=True)
     if forks.is_path(text):
         return ResolvedVersion(text, add_fork(Path(text), directory), exact=True)
@@ -265,7 +267,7 @@ def load(version: str, directory: Path | None = None) -> Catalogue:
     place = directory or _default_directory()
     held = version if version in _shipped_versions() else resolve_version(version, place).held
     own = forks.file_of(held, place) if forks.MARK in held else place / f"{held}.json"
-    if not _may_read(own):
+    if not reads.may_read(own):
         return _load(held, None)
     with contextlib.suppress(OSError):
         reads.content(own, own.stat())
@@ -327,12 +329,8 @@ def _default_directory() -> Path:
     return speclaunch_home() / "catalogue"
 
 
-def _may_read(path: Path) -> bool:
-    return reads.may_read(path)
-
-
 def _added(directory: Path) -> Iterator[str]:
-    if _may_read(directory):
+    if reads.may_read(directory):
         for file in reads.below(directory, ".json"):
             if file.stem in _shipped_versions() or is_version(file.stem):
                 yield file.stem
@@ -384,21 +382,17 @@ def _load(version: str, own: str | None) -> Catalogue:
 
 def every_name() -> frozenset[str]:
     """Return the names of all available catalogues: shipped releases, added versions and forks."""
-    place = _directory()
+    place = _default_directory()
     names = (path.stem for path in forks.file_of("*", place).parent.glob("*.json"))
     return frozenset((*held_versions(place), *names))
 
 
 def remove_added(version: str) -> bool:
     """Remove an added catalogue, never a shipped one. Return True if it existed."""
-    place = _directory()
+    place = _default_directory()
     file = forks.file_of(version, place) if forks.MARK in version else place / f"{version}.json"
     try:
         file.unlink()
     except OSError:
         return False
     return True
-
-
-def _directory() -> Path:
-    return speclaunch_home() / "catalogue"

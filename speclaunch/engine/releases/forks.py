@@ -14,8 +14,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
 from speclaunch.core import (
     JUDGE_RECORD,
     InputError,
@@ -129,15 +127,13 @@ def _catalogue(source: Path, base: Base, version: str | None) -> dict[str, Any]:
     return {
         "version": public,
         "arguments": {
-            flag: encode_argument(_as_read(argument_of(declared), arguments.get(flag)))
+            flag: encode_argument(
+                argument_of(declared, read=flag not in arguments or arguments[flag].read)
+            )
             for flag, declared in sorted(release.arguments.items())
         },
         "variables": {name: encode_variable(variable) for name, variable in variables.items()},
     }
-
-
-def _as_read(argument: Argument, released: Argument | None) -> Argument:
-    return argument if released is None else replace(argument, read=released.read)
 
 
 def _read_catalogue(file: Path) -> dict[str, Any]:

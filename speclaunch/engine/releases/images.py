@@ -60,8 +60,6 @@ class KnownFork(Struct, frozen=True):
     begins: tuple[str, ...]
     """Argument prefixes as recipes write them: `kt_`."""
     package: str
-    source: str
-    """Source that documents or reports the fork's arguments, as text."""
     algorithms: tuple[str, ...] = ()
     """Values of `speculative_algorithm` that no release has."""
 
@@ -71,22 +69,22 @@ FORKS = (
         "KTransformers' fork",
         ("kt_",),
         "the package sglang-kt",
-        "kvcache-ai/ktransformers doc/en/kt-kernel/experts-sched-Tutorial.md: --kt-numa-nodes, "
-        "--kt-expert-placement-strategy, --kt-gpu-prefill-token-threshold",
+        # kvcache-ai/ktransformers doc/en/kt-kernel/experts-sched-Tutorial.md: --kt-numa-nodes,
+        # --kt-expert-placement-strategy, --kt-gpu-prefill-token-threshold
     ),
     KnownFork(
         "SpecForge's patch for capturing hidden states",
         ("spec_capture_", "enable_spec_capture"),
         "a release with patches/sglang/VERSION/spec-capture.patch of SpecForge",
-        "sgl-project/SpecForge patches/sglang/v0.5.14/spec-capture.patch: --enable-spec-capture, "
-        "--spec-capture-method, --spec-capture-aux-layer-ids",
+        # sgl-project/SpecForge patches/sglang/v0.5.14/spec-capture.patch: --enable-spec-capture,
+        # --spec-capture-method, --spec-capture-aux-layer-ids
     ),
     KnownFork(
         "EAGLE-4's fork (eagle-harness)",
         ("speculative_algorithm_config",),
         "a build such as 0.5.23.dev252+eagle.9",
-        "reported by its users: EAGLE_HARNESS with --speculative-algorithm-config; no public "
-        "repository was found on 2026-11-24",
+        # reported by its users: EAGLE_HARNESS with --speculative-algorithm-config; no public
+        # repository was found on 2026-11-24
         ("EAGLE_HARNESS",),
     ),
 )
