@@ -48,6 +48,7 @@ from speclaunch.engine.facts.read_checkpoint import (
     from_config,
     quantization_config_in,
     quantization_in,
+    switch,
 )
 
 if TYPE_CHECKING:
@@ -184,9 +185,9 @@ def read_file(path: Path, name: str) -> CheckpointFile:
         quantization_file,
         size(weights.get("bytes"), most=MOST_BYTES),
         weights.get("exact") is True,
-        _switch(record.get("mtp_weights")),
-        _switch(record.get("has_token_map")),
-        _switch(record.get("gated")),
+        switch(record.get("mtp_weights")),
+        switch(record.get("has_token_map")),
+        switch(record.get("gated")),
         size(tokenizer.get("tokens")),
         text(tokenizer.get("digest")),
         mapping(record.get("tensors")),
@@ -269,10 +270,6 @@ def _nested_keys(config: Mapping[str, Any], depth: int = 3) -> set[str]:
             if isinstance(value, dict):
                 keys |= _nested_keys(value, depth - 1)
     return keys
-
-
-def _switch(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
 
 
 FOLDER = Path(".speclaunch", "models")

@@ -143,7 +143,7 @@ def quantization(*configs: Mapping[str, Any]) -> str | None:
             found = mapping(config.get(key))
             method = (text(found.get("quant_method")) or "").lower()
             if method in ("", "modelopt"):
-                method = _modelopt(found) or method
+                method = quantization_in(found) or method
             if method:
                 return method
     return None
@@ -159,24 +159,9 @@ def quantization_config(*configs: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
-def modelopt_config(directory: Path) -> Mapping[str, Any]:
-    """Return the quantization object in ModelOpt's file; empty if there is none."""
-    return quantization_config_in(_read_quantization_file(directory))
-
-
-def modelopt_quantization(directory: Path) -> str | None:
-    """Return the quantization method in ModelOpt's file; None if there is none."""
-    return quantization_in(_read_quantization_file(directory))
-
-
 def quantization_config_in(file: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the quantization object in the content of ModelOpt's file; empty if there is none."""
     return mapping(file.get("quantization")) or file
-
-
-def quantization_in(file: Mapping[str, Any]) -> str | None:
-    """Return the quantization method in the content of ModelOpt's file; None if there is none."""
-    return _modelopt(file)
 
 
 def _read_quantization_file(directory: Path) -> Mapping[str, Any]:
@@ -188,8 +173,9 @@ def _read_quantization_file(directory: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _modelopt(found: Mapping[str, Any]) -> str | None:
-    outer = mapping(found.get("quantization")) or found
+def quantization_in(file: Mapping[str, Any]) -> str | None:
+    """Return the quantization method in the content of ModelOpt's file; None if there is none."""
+    outer = quantization_config_in(file)
     inner = mapping(outer.get("quantization")) or outer
     algorithm = text(inner.get("quant_algo"))
     if algorithm is None:
@@ -236,6 +222,7 @@ def read_checkpoint(
         return UnknownFact(checkpoint_fact(name), str(error))
     origin = origin or Origin(FactSource.DIRECTORY, str(directory))
     found = from_config(name, config, directory, origin=origin)
+    modelopt_file = {} if found.quantization else _read_quantization_file(directory)
     weights = read_weights(directory)
     vocabulary = read_vocabulary(directory) if tokenizer else None
     return replace(
@@ -248,8 +235,8 @@ def read_checkpoint(
         tensors=read_tensors(directory),
         tokenizer_size=vocabulary.tokens if vocabulary else None,
         tokenizer_digest=vocabulary.digest if vocabulary else None,
-        quantization=found.quantization or modelopt_quantization(directory),
-        quantization_config=found.quantization_config or modelopt_config(directory),
+        quantization=found.quantization or quantization_in(modelopt_file),
+        quantization_config=found.quantization_config or quantization_config_in(modelopt_file),
     )
 
 
@@ -291,7 +278,7 @@ def from_config(
         "mtp_layers": lambda: _mtp_layers(flat),
         "target_hidden_size": lambda: size(flat.get("target_hidden_size")),
         "aux_hidden_layers": lambda: _aux_hidden_layers(flat),
-        "use_aux_hidden_state": lambda: _switch(
+        "use_aux_hidden_state": lambda: switch(
             mapping(flat.get("eagle_config")).get("use_aux_hidden_state")
         ),
         "block_size": lambda: _block_size(flat),
@@ -411,7 +398,8 @@ def _is_moe(config: Mapping[str, Any]) -> bool:
     return False
 
 
-def _switch(value: object) -> bool | None:
+def switch(value: object) -> bool | None:
+    """Return the value if it is a boolean, else None."""
     return value if isinstance(value, bool) else None
 
 
