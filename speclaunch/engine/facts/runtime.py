@@ -81,16 +81,12 @@ def pyenv_choice(interpreter: Path) -> Path | None:
     pyenv-version-name, pyenv-version-file, pyenv-exec, 2.x).
     """
     try:
-        with interpreter.open("rb") as file:
-            found = _PYENV.search(file.read(_LONGEST_SCRIPT))
-        if found is None or os.environ.get("PYENV_ROOT", os.fsdecode(found[1])) != os.fsdecode(
-            found[1]
-        ):
+        root = _pyenv_root(interpreter)
+        if root is None or os.environ.get("PYENV_ROOT", root) != root:
             return None
-        root = Path(os.fsdecode(found[1]))
         names = os.environ.get("PYENV_VERSION", "").replace(":", " ") or _written(root)
         name = (names.split() or [""])[0]
-        chosen = root / "versions" / name / "bin" / interpreter.name
+        chosen = Path(root, "versions", name, "bin", interpreter.name)
         return chosen if _NAME.match(name) and os.access(chosen, os.X_OK) else None
     except (OSError, UnicodeDecodeError):
         return None
@@ -103,10 +99,9 @@ def pyenv_environment(interpreter: Path) -> dict[str, str]:
     """
     env = dict(os.environ)
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        with interpreter.open("rb") as file:
-            found = _PYENV.search(file.read(_LONGEST_SCRIPT))
-        if found is not None and not env.get("PYENV_VERSION"):
-            names = _written(Path(os.fsdecode(found[1]))).split()
+        root = _pyenv_root(interpreter)
+        if root is not None and not env.get("PYENV_VERSION"):
+            names = _written(root).split()
             env["PYENV_VERSION"] = ":".join(name for name in names if _NAME.match(name))
     return env
 
@@ -114,11 +109,17 @@ def pyenv_environment(interpreter: Path) -> dict[str, str]:
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*\Z", re.ASCII)
 
 
-def _written(root: Path) -> str:
+def _pyenv_root(interpreter: Path) -> str | None:
+    with interpreter.open("rb") as file:
+        found = _PYENV.search(file.read(_LONGEST_SCRIPT))
+    return None if found is None else os.fsdecode(found[1])
+
+
+def _written(root: str) -> str:
     """Return the Python versions in the nearest `.python-version`, else in pyenv's own file."""
     here = Path(os.environ.get("PYENV_DIR") or Path.cwd()).absolute()
     files = [folder / ".python-version" for folder in (here, *here.parents)]
-    nearest = next((file for file in files if file.is_file()), root / "version")
+    nearest = next((file for file in files if file.is_file()), Path(root, "version"))
     lines = nearest.read_text(encoding="utf-8").splitlines()
     return " ".join(line.partition("#")[0] for line in lines)
 
