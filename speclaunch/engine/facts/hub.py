@@ -178,12 +178,12 @@ class HubClient:
 
     def file(self, path: str, most: int) -> bytes | None:
         """Return a file's content; None if the model lacks the file or it exceeds `most` bytes."""
-        return self._read(path, most, {}, cut=False)
+        return self._get(self._url(path), most, {}, cut=False)
 
     def start(self, path: str, length: int) -> bytes | None:
         """Return at most the first `length` bytes of a file; None if it is missing."""
         range_header = {"range": f"bytes=0-{length - 1}"}
-        return self._read(path, length, range_header, cut=True)
+        return self._get(self._url(path), length, range_header, cut=True)
 
     def listing(self) -> HubListing:
         """Return the commit, gated state and file sizes; empty if a mirror does not list them."""
@@ -203,9 +203,6 @@ class HubClient:
             gated if isinstance(gated, bool) else True if isinstance(gated, str) else None,
             dict(_sizes(page.get("siblings"))),
         )
-
-    def _read(self, path: str, most: int, headers: Mapping[str, str], *, cut: bool) -> bytes | None:
-        return self._get(self._url(path), most, headers, cut=cut)
 
     def _url(self, path: str) -> str:
         found: str = self._library.hf_hub_url(

@@ -228,7 +228,7 @@ class ProjectSettings(Struct, frozen=True):
 
 
 class SettingsFrom(Struct, frozen=True):
-    """Choice of settings file: `file`, else the nearest to a folder; no file unless `enabled`."""
+    """Choice of settings file: `file`, else, if `enabled`, the nearest to a folder."""
 
     file: Path | None = None
     enabled: bool = True
@@ -236,7 +236,7 @@ class SettingsFrom(Struct, frozen=True):
     def file_for(self, folder: Path) -> Path | None:
         """Return a folder's settings file. Raises InputError for a link out of the project."""
         if self.file is not None or not self.enabled:
-            return self.file if self.enabled else None
+            return self.file
         found = nearest_file(folder)
         if found is not None and is_outside(found.parent, found):
             help_ = f"name it on the command line: --config {shown_path(found)}"
