@@ -81,13 +81,9 @@ class Metric(Struct, frozen=True):
         return frozenset((*self.labels, *self.optional, *bucket))
 
 
-def metrics_of(release: str) -> Mapping[str, Metric]:
-    """Return the metrics of a release, or of the nearest known release, by name."""
-    return _metrics(_shipped_nearest(release))
-
-
 def series_of(release: str) -> Mapping[str, Metric]:
-    """Return the metrics of a release by series name in `/metrics`."""
+    """Return the metrics of a release, or of the nearest known release, by series name in
+    `/metrics`."""
     return _series(_shipped_nearest(release))
 
 
@@ -109,29 +105,24 @@ def _shipped_nearest(release: str) -> str:
 
 
 @lru_cache(maxsize=8)
-def _metrics(release: str) -> Mapping[str, Metric]:
+def _series(release: str) -> Mapping[str, Metric]:
     records = argument.select(_data(), release)
-    found = {}
+    found: dict[str, Metric] = {}
     for name, record in records.items():
         if "kind" not in record:
             continue
         owner = records[record["of"]]
         base = record.get("base")
         always = {*(owner["labels"] if base else ()), *record.get("labels", ())}
-        found[name] = Metric(
+        metric = Metric(
             name,
             MetricKind(record["kind"]),
             tuple(sorted(always)),
             tuple(owner.get("optional", ())) if base else (),
             _note(name, release),
         )
+        found |= dict.fromkeys(metric.series, metric)
     return MappingProxyType(found)
-
-
-@lru_cache(maxsize=8)
-def _series(release: str) -> Mapping[str, Metric]:
-    metrics = _metrics(release).values()
-    return MappingProxyType({series: metric for metric in metrics for series in metric.series})
 
 
 def _note(name: str, release: str) -> MetricNote | None:

@@ -11,8 +11,8 @@ from speclaunch.engine.releases.catalogue import held_versions
 from speclaunch.engine.releases.extraction.source import PackageSource
 from speclaunch.engine.releases.metrics import (
     NOTES,
+    Metric,
     MetricKind,
-    metrics_of,
     series_of,
 )
 from tests.support.loops import rows
@@ -26,6 +26,10 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     import metrics
 
     return metrics
+
+
+def metrics_of(release: str) -> dict[str, Metric]:
+    return {metric.name: metric for metric in series_of(release).values()}
 
 
 @rows(
