@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import operator
 import sys
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +23,8 @@ from speclaunch.engine.releases.extraction.source import (
     ExpressionScope,
     FunctionValue,
     Instance,
-    Names,
     OpaqueValue,
+    PackageSource,
     assignments,
     mentions,
 )
@@ -43,21 +42,106 @@ _BUILTINS: dict[str, Callable[..., Any]] = {
     "range": range,
 }
 _FIELD = ClassValue("", ast.ClassDef("field", [], [], [], []))
-_CALL_DEPTH = 60
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.BitOr: operator.or_,
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda left, right: left in right,
+    ast.NotIn: lambda left, right: left not in right,
+}
+_DEPTH = 60
 
 
-class Objects(Names):
-    """Evaluator of attributes and calls of objects that the package defines."""
+class SourceEvaluator:
+    """Evaluator of the names, expressions and statements of one package."""
 
-    _depth = 0
+    def __init__(self, source: PackageSource) -> None:
+        self.source = source
+        self._globals: dict[tuple[str, str], tuple[Any] | None] = {}
+        self._depth = 0
 
-    @abstractmethod
-    def elements(self, nodes: list[ast.expr], scope: ExpressionScope) -> list[Any]:
-        """Return the values of list items or call arguments, with starred parts expanded."""
+    def lookup(self, name: str, scope: ExpressionScope) -> Any:
+        """Return the value of a local, class-level or module-level name; else an OpaqueValue."""
+        if name in scope.names:
+            return scope.names[name]
+        assigned = {} if scope.owner is None else assignments(scope.owner)
+        if name in assigned:
+            return self.value(assigned[name], scope)
+        found = self.global_name(scope.file, name)
+        return OpaqueValue(name) if found is None else found[0]
 
-    @abstractmethod
-    def block(self, body: list[ast.stmt], scope: ExpressionScope) -> tuple[Any] | None:
-        """Run statements; return the first ``return`` value as a 1-tuple, or None without one."""
+    def global_name(self, file: str, name: str) -> tuple[Any] | None:
+        """Return the value of a module-level name as a 1-tuple; None if there is no such name."""
+        key = (file, name)
+        if key not in self._globals:
+            self._globals[key] = None  # a name that depends on itself is unknown
+            self._globals[key] = self._module_value(file, name)
+        found: tuple[Any] | None = self._globals[key]
+        return found
+
+    def _module_value(self, file: str, name: str) -> tuple[Any] | None:
+        tree = self.source.tree(file)
+        scope = ExpressionScope(file)
+        for node in [] if tree is None else tree.body:
+            if mentions(node, name):
+                self.statement(node, scope, only=name)
+        if name in scope.names:
+            return (scope.names[name],)
+        for node in [] if tree is None else tree.body:
+            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+                origin = self._import_file(node, file)
+                found = None if origin is None else self.global_name(origin, name)
+                if found is not None:
+                    return found
+        return None
+
+    def module_expression(self, file: str, name: str) -> tuple[str, ast.expr] | None:
+        """Return the file and the value node of a module-level assignment; None if absent."""
+        for node in getattr(self.source.tree(file), "body", ()):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+                    return file, node.value
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    origin = self._import_file(node, file)
+                    if (alias.asname or alias.name) == name and origin is not None:
+                        return self.module_expression(origin, alias.name)
+        return None
+
+    def _import_file(self, node: ast.ImportFrom, file: str) -> str | None:
+        dotted = node.module or ""
+        if node.level:
+            folder = file.split("/")[: -node.level]
+            dotted = ".".join([*folder, *([dotted] if dotted else [])])
+        return self.source.module_file(dotted)
+
+    def _import(self, node: ast.ImportFrom, scope: ExpressionScope, only: str | None) -> None:
+        origin = self._import_file(node, scope.file)
+        for alias in node.names:
+            local = alias.asname or alias.name
+            if only is not None and local != only:
+                continue
+            found = None if origin is None else self.global_name(origin, alias.name)
+            if found is None:
+                scope.names[local] = OpaqueValue(f"{node.module}.{alias.name}")
+            else:
+                scope.names[local] = found[0]
 
     def items(self, value: Any) -> list[Any]:
         if isinstance(value, ClassValue):
@@ -184,77 +268,15 @@ class Objects(Names):
 
     def run(self, function: FunctionValue, positional: list[Any], keywords: dict[str, Any]) -> Any:
         """Return a call's result; an OpaqueValue outside the package or if nested too deeply."""
-        if self._depth > _CALL_DEPTH or not function.file.startswith(PACKAGE):
+        if self._depth > _DEPTH or not function.file.startswith(PACKAGE):
             return OpaqueValue(function.name)
         scope = ExpressionScope(function.file)
         scope.names.update(bind_parameters(self, function, positional, keywords))
         done = self.block(function.node.body, scope)
         return None if done is None else done[0]
 
-
-def bind_parameters(
-    evaluator: Objects, function: FunctionValue, positional: list[Any], keywords: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the parameters of a call by name; surplus keywords are under ``"**"``."""
-    signature = function.node.args
-    scope = ExpressionScope(function.file)
-    names = [parameter.arg for parameter in [*signature.posonlyargs, *signature.args]]
-    bound: dict[str, Any] = {}
-    defaults = zip(reversed(names), reversed(signature.defaults), strict=False)
-    bound.update({name: evaluator.value(node, scope) for name, node in defaults})
-    for parameter, default in zip(signature.kwonlyargs, signature.kw_defaults, strict=True):
-        names.append(parameter.arg)
-        if default is not None:
-            bound[parameter.arg] = evaluator.value(default, scope)
-    bound.update(zip(names, positional, strict=False))
-    bound.update({name: value for name, value in keywords.items() if name in names})
-    bound["**"] = {name: value for name, value in keywords.items() if name not in names}
-    return bound
-
-
-def default_of(evaluator: Objects, value: Any, scope: ExpressionScope) -> Any:
-    """Return a field's default, unwrapped from ``field(default=…)`` or ``default_factory``."""
-    if not (isinstance(value, Instance) and value.of is _FIELD):
-        return value
-    keywords = dict(value.keywords)
-    if "default" in keywords:
-        return keywords["default"]
-    factory = keywords.get("default_factory")
-    if isinstance(factory, OpaqueValue) and factory.text.startswith("lambda:"):
-        body = ast.parse(factory.text, mode="eval").body
-        return evaluator.value(body.body, scope) if isinstance(body, ast.Lambda) else factory
-    return OpaqueValue("field()") if factory is None else evaluator.call(factory, [], {})
-
-
-_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-    ast.LShift: operator.lshift,
-    ast.BitOr: operator.or_,
-}
-_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda left, right: left in right,
-    ast.NotIn: lambda left, right: left not in right,
-}
-_DEPTH = 60
-
-
-class SourceEvaluator(Objects):
-    """Evaluator of the expressions and statements of one package."""
-
     def block(self, body: list[ast.stmt], scope: ExpressionScope) -> tuple[Any] | None:
+        """Run statements; return the first ``return`` value as a 1-tuple, or None without one."""
         for node in body:
             done = self.statement(node, scope)
             if done is not None:
@@ -264,6 +286,8 @@ class SourceEvaluator(Objects):
     def statement(  # noqa: PLR0912
         self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
     ) -> tuple[Any] | None:
+        """Run a statement, binding only the name ``only`` if set. Return its ``return`` value as a
+        1-tuple; None without one."""
         match node:
             case ast.Return():
                 return (None if node.value is None else self.value(node.value, scope),)
@@ -334,6 +358,7 @@ class SourceEvaluator(Objects):
                 self._bind(part, item, scope)
 
     def value(self, node: ast.expr, scope: ExpressionScope) -> Any:
+        """Return the value of an expression; an OpaqueValue with its source text if unknown."""
         if self._depth > _DEPTH:
             return OpaqueValue(ast.unparse(node))
         self._depth += 1
@@ -399,6 +424,7 @@ class SourceEvaluator(Objects):
                 return OpaqueValue(ast.unparse(node))
 
     def elements(self, nodes: list[ast.expr], scope: ExpressionScope) -> list[Any]:
+        """Return the values of list items or call arguments, with starred parts expanded."""
         made: list[Any] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
@@ -445,3 +471,40 @@ class SourceEvaluator(Objects):
 
         nest(0)
         return set(made) if isinstance(node, ast.SetComp) else made
+
+
+def bind_parameters(
+    evaluator: SourceEvaluator,
+    function: FunctionValue,
+    positional: list[Any],
+    keywords: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the parameters of a call by name; surplus keywords are under ``"**"``."""
+    signature = function.node.args
+    scope = ExpressionScope(function.file)
+    names = [parameter.arg for parameter in [*signature.posonlyargs, *signature.args]]
+    bound: dict[str, Any] = {}
+    defaults = zip(reversed(names), reversed(signature.defaults), strict=False)
+    bound.update({name: evaluator.value(node, scope) for name, node in defaults})
+    for parameter, default in zip(signature.kwonlyargs, signature.kw_defaults, strict=True):
+        names.append(parameter.arg)
+        if default is not None:
+            bound[parameter.arg] = evaluator.value(default, scope)
+    bound.update(zip(names, positional, strict=False))
+    bound.update({name: value for name, value in keywords.items() if name in names})
+    bound["**"] = {name: value for name, value in keywords.items() if name not in names}
+    return bound
+
+
+def default_of(evaluator: SourceEvaluator, value: Any, scope: ExpressionScope) -> Any:
+    """Return a field's default, unwrapped from ``field(default=…)`` or ``default_factory``."""
+    if not (isinstance(value, Instance) and value.of is _FIELD):
+        return value
+    keywords = dict(value.keywords)
+    if "default" in keywords:
+        return keywords["default"]
+    factory = keywords.get("default_factory")
+    if isinstance(factory, OpaqueValue) and factory.text.startswith("lambda:"):
+        body = ast.parse(factory.text, mode="eval").body
+        return evaluator.value(body.body, scope) if isinstance(body, ast.Lambda) else factory
+    return OpaqueValue("field()") if factory is None else evaluator.call(factory, [], {})

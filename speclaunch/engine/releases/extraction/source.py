@@ -1,7 +1,6 @@
-"""A package on disk, read but never imported, and its module-level names.
+"""A package on disk, read but never imported.
 
-Names come from assignments, in-place changes and imports. The value classes represent results of
-evaluation that are not plain Python values.
+The value classes represent results of evaluation that are not plain Python values.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import ast
 import re
 import zipfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -220,96 +218,7 @@ class ExpressionScope(Struct):
 
 #: ``default=argparse.SUPPRESS``: without the flag, its destination is not set.
 SUPPRESS = "<SUPPRESS>"
-
-
 _MUTATORS = frozenset({"append", "extend", "add", "update", "insert", "remove", "discard"})
-
-
-class Names(ABC):
-    """Resolver of names in the modules of one package."""
-
-    def __init__(self, source: PackageSource) -> None:
-        self.source = source
-        self._globals: dict[tuple[str, str], tuple[Any] | None] = {}
-
-    @abstractmethod
-    def value(self, node: ast.expr, scope: ExpressionScope) -> Any:
-        """Return the value of an expression; an OpaqueValue with its source text if unknown."""
-
-    @abstractmethod
-    def statement(
-        self, node: ast.stmt, scope: ExpressionScope, only: str | None = None
-    ) -> tuple[Any] | None:
-        """Run a statement, binding only the name ``only`` if set. Return its ``return`` value as a
-        1-tuple; None without one."""
-
-    def lookup(self, name: str, scope: ExpressionScope) -> Any:
-        """Return the value of a local, class-level or module-level name; else an OpaqueValue."""
-        if name in scope.names:
-            return scope.names[name]
-        assigned = {} if scope.owner is None else assignments(scope.owner)
-        if name in assigned:
-            return self.value(assigned[name], scope)
-        found = self.global_name(scope.file, name)
-        return OpaqueValue(name) if found is None else found[0]
-
-    def global_name(self, file: str, name: str) -> tuple[Any] | None:
-        """Return the value of a module-level name as a 1-tuple; None if there is no such name."""
-        key = (file, name)
-        if key not in self._globals:
-            self._globals[key] = None  # a name that depends on itself is unknown
-            self._globals[key] = self._module_value(file, name)
-        found: tuple[Any] | None = self._globals[key]
-        return found
-
-    def _module_value(self, file: str, name: str) -> tuple[Any] | None:
-        tree = self.source.tree(file)
-        scope = ExpressionScope(file)
-        for node in [] if tree is None else tree.body:
-            if mentions(node, name):
-                self.statement(node, scope, only=name)
-        if name in scope.names:
-            return (scope.names[name],)
-        for node in [] if tree is None else tree.body:
-            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-                origin = self._import_file(node, file)
-                found = None if origin is None else self.global_name(origin, name)
-                if found is not None:
-                    return found
-        return None
-
-    def module_expression(self, file: str, name: str) -> tuple[str, ast.expr] | None:
-        """Return the file and the value node of a module-level assignment; None if absent."""
-        for node in getattr(self.source.tree(file), "body", ()):
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-                    return file, node.value
-            if isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    origin = self._import_file(node, file)
-                    if (alias.asname or alias.name) == name and origin is not None:
-                        return self.module_expression(origin, alias.name)
-        return None
-
-    def _import_file(self, node: ast.ImportFrom, file: str) -> str | None:
-        dotted = node.module or ""
-        if node.level:
-            folder = file.split("/")[: -node.level]
-            dotted = ".".join([*folder, *([dotted] if dotted else [])])
-        return self.source.module_file(dotted)
-
-    def _import(self, node: ast.ImportFrom, scope: ExpressionScope, only: str | None) -> None:
-        origin = self._import_file(node, scope.file)
-        for alias in node.names:
-            local = alias.asname or alias.name
-            if only is not None and local != only:
-                continue
-            found = None if origin is None else self.global_name(origin, alias.name)
-            if found is None:
-                scope.names[local] = OpaqueValue(f"{node.module}.{alias.name}")
-            else:
-                scope.names[local] = found[0]
 
 
 def assignments(owner: ClassValue) -> dict[str, ast.expr]:
