@@ -28,6 +28,7 @@ from speclaunch.measure.watch_history import (
     WatchEvent,
     WatchProblem,
     problems,
+    rounded,
 )
 from speclaunch.serving import (
     EngineClient,
@@ -181,8 +182,8 @@ class EngineWatcher:
         found.is_lifetime = metrics.is_lifetime
         if (total := found.total) is not None:
             # the gauges begin with the first decode_log_interval
-            total.steps = total.steps or _rounded(info.get("speculative_num_steps"))
-            drafts = total.draft_tokens or _rounded(info.get("speculative_num_draft_tokens"))
+            total.steps = total.steps or rounded(number(info.get("speculative_num_steps")))
+            drafts = total.draft_tokens or rounded(number(info.get("speculative_num_draft_tokens")))
             total.draft_tokens = drafts
             length = total.accept_length_5m or total.accept_length or 0.0
             found.speculation_share = 1 - 1 / length if length >= 1 else None
@@ -306,7 +307,7 @@ def published_lengths(info: Mapping[str, Any]) -> dict[str, float]:
     """Return the lowest published acceptance length for a server's model and setting, if any."""
     target, draft = _text(info.get("model_path")), _text(info.get("speculative_draft_model_path"))
     names = ("num_steps", "eagle_topk", "num_draft_tokens")
-    steps, topk, tokens = (_rounded(info.get(f"speculative_{name}")) for name in names)
+    steps, topk, tokens = (rounded(number(info.get(f"speculative_{name}"))) for name in names)
     if target is None or _text(info.get("speculative_algorithm")) is None:
         return {}
     own = draft in (None, target)
@@ -356,11 +357,6 @@ def _reason(error: EngineError, path: str = "") -> str:
     if isinstance(error, EngineRefusalError) and error.answer.status_code in _UNAUTHORIZED:
         text += ": set the key in SPECLAUNCH_API_KEY"
     return single_line(text)[:_LONGEST]
-
-
-def _rounded(value: object) -> int | None:
-    found = number(value)
-    return None if found is None else round(found)
 
 
 def _text(value: object) -> str | None:

@@ -108,12 +108,12 @@ class _Rank(Struct):
                 if weight
                 else None
             ),
-            running=_rounded(last.running),
-            queued=_rounded(last.queued),
-            retracted_5m=_rounded(retracted),
+            running=rounded(last.running),
+            queued=rounded(last.queued),
+            retracted_5m=rounded(retracted),
             kv_usage=last.kv_usage,
-            steps=_rounded(last.steps) or None,
-            draft_tokens=_rounded(last.draft_tokens) or None,
+            steps=rounded(last.steps) or None,
+            draft_tokens=rounded(last.draft_tokens) or None,
             tokens_per_second=self._speed(is_current=is_current),
             graph_share=graphs / passes if passes else None,
             decode_steps=round(passes),
@@ -220,7 +220,8 @@ _TOGETHER: Mapping[str, Callable[[Sequence[float]], float]] = {
 """Functions that combine the ranks' values, by field of `RankSpan`."""
 
 
-def _rounded(value: float | None) -> int | None:
+def rounded(value: float | None) -> int | None:
+    """Return the nearest integer; None if the value is None."""
     return None if value is None else round(value)
 
 
