@@ -66,6 +66,7 @@ def test_the_libraries_are_these_seven() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.core
 def test_imports_go_down_through_front_doors() -> None:
     wrong = []
     for path in MODULES:
@@ -135,6 +136,7 @@ def test_the_package_stays_small() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.core
 def test_public_class_names_are_unique() -> None:
     homes: dict[str, list[str]] = {}
     for path in MODULES:
@@ -234,6 +236,7 @@ def test_the_readme_has_each_of_them(folder: str) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.core
 def test_hydra_is_imported_where_it_composes_and_sweeps_alone() -> None:
     assert [
         str(path.relative_to(PACKAGE))
@@ -292,6 +295,7 @@ def test_versions_of_the_engine_are_told_apart_in_one_way() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.core
 def test_the_plan_knows_no_rule() -> None:
     modules = sorted((PACKAGE / "engine" / "plan").rglob("*.py"))
     assert modules
@@ -420,6 +424,7 @@ def starts(tree: ast.Module) -> set[str]:
 
 
 @pytest.mark.thorough
+@pytest.mark.core
 def test_one_module_starts_processes() -> None:
     """So that none runs a file of the current directory: see `children`."""
     found = {
@@ -494,6 +499,7 @@ def _writes(call: ast.Call) -> bool:
 
 
 @pytest.mark.thorough
+@pytest.mark.core
 def test_files_of_strangers_are_read_by_the_bounded_reader() -> None:
     """`speclaunch.core.reads` refuses what is no regular file, or too large."""
     skipped = {"cpu_engine", "worker", "reads"}

@@ -123,6 +123,7 @@ def _names(call: ast.Call) -> Iterator[ast.expr]:
 
 
 @pytest.mark.thorough
+@pytest.mark.core
 def test_every_name_in_the_code_exists() -> None:
     found = list(literals())
     assert len(found) > 900

@@ -24,6 +24,9 @@ MEANT = {
     ("serving/launch/diagnosis/launch_log.py", "cuda_graph_max_bs"),
     # A key of vLLM's speculative configuration.
     ("deployments/sources/vllm.py", "tensor_parallel_size"),
+    # verl's own options.
+    ("deployments/sources/verl.py", "data_parallel_size"),
+    ("deployments/sources/verl.py", "expert_parallel_size"),
 }
 
 
@@ -38,6 +41,7 @@ def other_spellings() -> frozenset[str]:
 
 
 @pytest.mark.thorough
+@pytest.mark.core
 def test_no_literal_in_the_code_is_a_name_of_some_versions_only() -> None:
     assert "tensor_parallel_size" in other_spellings()
     hits = []

@@ -53,6 +53,7 @@ def _written() -> set[str]:
 
 
 @pytest.mark.thorough
+@pytest.mark.core
 def test_every_specifier_of_the_code() -> None:
     specifiers = _written()
     assert len(specifiers) > 50
