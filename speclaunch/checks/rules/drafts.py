@@ -475,7 +475,7 @@ def standalone_head(plan: Plan) -> Iterator[Verdict]:
 def shared_embedding(plan: Plan) -> Iterator[Verdict]:
     """Report a target whose embedding this version cannot share with the draft."""
     name = architecture(plan.facts.target)
-    if name is None or not lacks_shared_embedding(name, plan) or plan.env(PLUGINS):
+    if not lacks_shared_embedding(name, plan) or plan.env(PLUGINS):
         return
     algorithm = plan.algorithm
     if algorithm == "EAGLE3" and lacks_eagle3(name, plan):  # reported by SPL415

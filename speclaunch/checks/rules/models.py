@@ -144,7 +144,7 @@ def mtp_layers_missing(plan: Plan) -> Iterator[Verdict]:
 def eagle3_target(plan: Plan) -> Iterator[Verdict]:
     """Report a target whose hidden states this version cannot capture for EAGLE3."""
     name = architecture(plan.facts.target)
-    if name is None or not lacks_eagle3(name, plan) or plan.env(PLUGINS):
+    if not lacks_eagle3(name, plan) or plan.env(PLUGINS):
         return
     if own_path(plan) is None:
         return
@@ -181,7 +181,7 @@ def eagle3_captured_layers(plan: Plan) -> Iterator[Verdict]:
     if both is None:
         return
     target, draft = both
-    if target.architecture is not None and lacks_eagle3(target.architecture, plan):
+    if lacks_eagle3(target.architecture, plan):
         return  # reported by SPL415
     layers = target.num_hidden_layers
     named = draft.aux_hidden_layers

@@ -188,14 +188,14 @@ def is_draft_class(architecture: str) -> bool:
     return any(mark in architecture.lower() for mark in _DRAFT_MARKS)
 
 
-def lacks_eagle3(architecture: str, plan: Plan) -> bool:
+def lacks_eagle3(architecture: str | None, plan: Plan) -> bool:
     """True if a target's class is known to have no EAGLE-3 hook in this version."""
     known = architectures(plan.request.version)
     without = known.registered - known.eagle3_hooks
     return architecture in without and not architecture.startswith(DELEGATING)
 
 
-def lacks_shared_embedding(architecture: str, plan: Plan) -> bool:
+def lacks_shared_embedding(architecture: str | None, plan: Plan) -> bool:
     """True if a target's class is known to have no `get_embed_and_head` in this version."""
     known = architectures(plan.request.version)
     without = known.registered - known.shares_embedding
