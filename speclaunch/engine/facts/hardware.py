@@ -101,6 +101,7 @@ _KNOWN = (
     _nvidia("v100-16gb", 16384, 70),
     _nvidia("v100-32gb", 32768, 70),
     _nvidia("l4", 23034, 89),
+    _nvidia("l20", 46068, 89),
     _nvidia("l40", 46068, 89),
     _nvidia("l40s", 46068, 89),
     _nvidia("a10", 23028, 86),
@@ -138,6 +139,9 @@ _KNOWN = (
     Hardware("cpu", Vendor.CPU),
 )
 _ALIASES = {
+    "3090": "rtx3090",
+    "4090": "rtx4090",
+    "5090": "rtx5090",
     "a100": "a100-80gb",
     "a800": "a800-80gb",
     "gb10": "dgxspark",
@@ -159,7 +163,7 @@ _NOISE = lazy(
 )
 """Parts of product names (`NVIDIA A100-SXM4-80GB`) that the lookup ignores."""
 _ROUNDING = 0.1
-"""Allowed relative difference between the size in a name (`t4-16gb`) and the usable memory."""
+"""Allowed relative difference between the size in a name (`t4-16gb`, `t4-16`) and the usable memory."""
 
 
 def _words(name: str) -> list[str]:
@@ -200,7 +204,7 @@ def declare(declaration: str) -> Hardware:
 def _find(name: str) -> Hardware | None:
     """Return the hardware for a name, which may state a rounded memory size; None if unknown."""
     words = _words(name)
-    sizes = [match for word in words if (match := re.fullmatch(r"(\d{2,3})gb?", word))]
+    sizes = [match for word in words if (match := re.fullmatch(r"(\d{2,3})(gb?)?", word))]
     if len(sizes) != 1 or "".join(words) in _BY_KEY:
         return _BY_KEY.get("".join(words))
     rest = "".join(word for word in words if word != sizes[0][0])
