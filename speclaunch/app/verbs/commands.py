@@ -56,6 +56,14 @@ def _meant_as_recipe(words: list[str]) -> None:
     if ours or (name.endswith(".yaml") and Path(name).is_file()):
         command = shlex.join(["speclaunch", DEFAULT, *words])
         raise InputError(f"{name} is a recipe, not a command", help=f"launch it: {command}")
+    _require_no_file(words, "lint")
+
+
+def _require_no_file(words: list[str], *verbs: str) -> None:
+    """Raise InputError with the verbs that check a file if a file is named instead of a verb."""
+    if words and Path(words[0]).is_file():
+        command = shlex.join(["speclaunch", *verbs, *words])
+        raise InputError(f"{words[0]} is a file, not a command", help=f"check it: {command}")
 
 
 class _Command(TyperCommand):
@@ -97,6 +105,11 @@ class _Command(TyperCommand):
 
 class _Group(TyperGroup):
     verb: Verb
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "check" in self.commands:
+            _require_no_file(args, self.verb.name, "check")
+        return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         _write_example(self.verb, ctx, formatter)

@@ -25,7 +25,7 @@ from speclaunch.engine import (
     Plan,
     UnknownValueError,
     attention,
-    draft_checkpoint,
+    draft_of,
 )
 
 _DRAFT_BACKENDS = (
@@ -234,7 +234,7 @@ def mla_tree(plan: Plan) -> Iterator[Verdict]:
     if plan.in_versions(">=0.5.3") and number(plan, "speculative_num_steps") == 1:
         return
     steps, _ = backends_of_draft(plan)
-    if steps == "flashmla" or (steps == "flashinfer" and is_mla(draft_checkpoint(plan))):
+    if steps == "flashmla" or (steps == "flashinfer" and is_mla(draft_of(plan))):
         yield Verdict(
             f"{steps} drafts only chains for MLA models: topk must be 1, not {topk}",
             at=(

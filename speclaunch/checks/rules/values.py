@@ -22,6 +22,7 @@ from speclaunch.engine import (
     is_secret_argument,
     own_path,
 )
+from speclaunch.engine import draft_of as known_draft
 
 
 def number(plan: Plan, name: str) -> int | None:
@@ -233,12 +234,7 @@ def draft_of(plan: Plan) -> Checkpoint | None:
 
     Raises UnknownValueError if the draft is unknown.
     """
-    path = own_path(plan)
-    if path is None:
-        return None
-    if plan.facts.draft is None:
-        raise UnknownValueError(f"the draft checkpoint {path} is unknown")
-    return plan.facts.draft
+    return None if own_path(plan) is None else known_draft(plan)
 
 
 def pair(plan: Plan) -> tuple[Checkpoint, Checkpoint] | None:

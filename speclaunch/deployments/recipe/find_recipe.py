@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -55,6 +56,8 @@ def find_recipe(recipe: str, config_dirs: Sequence[Path] = ()) -> Path:
         return reads.resolve(path)
     names = recipe_names(config_dirs)
     if recipe not in names:
+        if reads.is_file(recipe):
+            raise InputError(_not_a_recipe(recipe, config_dirs))
         near = suggest(recipe, names) or similar_file(recipe)
         help_ = near or "`speclaunch recipes ls` lists them"
         if reads.is_file(file := f"{recipe}{SUFFIX}"):
@@ -113,6 +116,9 @@ def _not_a_recipe(recipe: str, config_dirs: Sequence[Path]) -> Problem:
     if _MODEL.fullmatch(recipe) and not reads.is_dir(Path(recipe).parent):
         help_ = f"write a recipe for it: speclaunch init {recipe} --hardware NAME"
         return Problem(f"{recipe} is a model, not a recipe", help=help_)
+    if Path(recipe).suffix != ".yml" and reads.is_file(expand_user(recipe)):
+        help_ = f"convert it: speclaunch import {shlex.quote(recipe)} > NAME{SUFFIX}"
+        return Problem(f"{recipe} is not a recipe: its name does not end in {SUFFIX}", help=help_)
     stem = Path(recipe).stem
     near = similar_file(recipe) or suggest(stem, recipe_names(config_dirs))
     if stem in recipe_names(config_dirs) and "/" not in recipe:

@@ -163,7 +163,7 @@ _NOISE = lazy(
 )
 """Parts of product names (`NVIDIA A100-SXM4-80GB`) that the lookup ignores."""
 _ROUNDING = 0.1
-"""Allowed relative difference between the size in a name (`t4-16gb`, `t4-16`) and the usable memory."""
+"""Allowed relative difference between the size in a name (`t4-16gb`, `t4-16`) and the memory."""
 
 
 def _words(name: str) -> list[str]:

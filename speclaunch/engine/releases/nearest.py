@@ -32,12 +32,12 @@ def nearest(word: str, known: Iterable[str], count: int = 2) -> tuple[str, ...]:
     if len(longer) == 1:
         return (folded[longer[0]],)
     allowed = max(1, len(word.lstrip("-")) // _LETTERS_PER_TYPO)
-    found: list[tuple[int, float, str]] = []
+    found: list[tuple[int, bool, float, str]] = []
     for name in folded:
         typos = _typos(target, name) if abs(len(name) - len(target)) <= allowed else None
         if typos is not None and typos[0] <= allowed:
-            found.append((-typos[0], typos[1], name))
-    return tuple(folded[name] for *_, name in sorted(found, reverse=True)[:count])
+            found.append((typos[0], not name.startswith(target), -typos[1], name))
+    return tuple(folded[name] for *_, name in sorted(found)[:count])
 
 
 @lru_cache(maxsize=1 << 15)  # the versions share most of their names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,7 @@ def test_a_dry_run_as_json() -> None:
         (["recipe=ngram_qwen7b", "--dryrun"], "No such option"),
         (["recipe=none.yaml"], "no such file"),
         (["recipe=ngram_qwen7b", "--config-dir", "/nonexistent"], "no such directory"),
+        (["explain", "SPL30"], "did you mean `SPL301` or `SPL302`?"),
         (["engine", "install", "gpu"], "unknown engine 'gpu'"),
         (["recipes", "cp", "nope", "x.yaml"], "unknown recipe 'nope'"),
     ],
@@ -99,6 +101,17 @@ def test_a_wrong_command_line_is_one_clear_error_and_exit_2(words: list[str], sa
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_file_in_place_of_a_verb_is_checked_by_one(tmp_path: Path) -> None:
+    script = tmp_path / "serve.sh"
+    script.touch()
+    for verbs in ([], ["advisories"]):
+        done = run(*verbs, str(script), COLUMNS="200")
+        command = shlex.join(["speclaunch", *verbs, "check" if verbs else "lint", str(script)])
+        assert done.returncode == 2
+        assert f"{script} is a file, not a command" in done.stderr
+        assert f"help: check it: {command}\n" in done.stderr
 
 
 def test_a_typo_in_a_file_is_shown_with_its_line(tmp_path: Path) -> None:

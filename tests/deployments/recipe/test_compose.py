@@ -108,6 +108,15 @@ def test_unknown_recipe_next_to_a_similar_file(
     assert only("qwen.yam").help == "did you mean `qwen.yaml`?"
 
 
+def test_a_file_that_is_not_a_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "serve it.sh").write_text("python -m sglang.launch_server --model-path m\n")
+    monkeypatch.chdir(tmp_path)
+    for path in ("serve it.sh", "./serve it.sh"):
+        problem = only(path)
+        assert problem.message == f"{path} is not a recipe: its name does not end in .yaml"
+        assert problem.help == f"convert it: speclaunch import '{path}' > NAME.yaml"
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("override", "message", "help_has"),
