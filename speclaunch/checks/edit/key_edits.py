@@ -267,8 +267,10 @@ class CallKeywords(EditablePlaces):
         self, invocation: Invocation, target: FixTarget, catalogue: Catalogue, text: str
     ) -> None:
         env = target.env.items()
-        if any(value is not None or name in invocation.env for name, value in env):
-            raise NotFixableError("set the variable at the start of the program")
+        names = [name for name, value in env if value is not None or name in invocation.env]
+        if names:
+            set_ = f"set or unset {', '.join(names)} at the start of the program"
+            raise NotFixableError(f"a call sets no environment variables; {set_}")
         self._text = SourceLines(text)
         self._call = _call(self._text, invocation.place)
         texts = [word.text for word in invocation.words]

@@ -100,8 +100,9 @@ def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
 def how_to_declare(plan: Plan) -> str:
     """Return the setting that makes speclaunch read the arguments of an unreleased engine."""
     recipe = plan.request.origin is RequestOrigin.RECIPE
-    how = "engine.catalogue: installed" if recipe else "--engine installed"
-    return f"{how}, or the path of its package"
+    if recipe:
+        return "set engine.catalogue to `installed`, or to the path of its package"
+    return "add --engine installed, or --engine with the path of its package"
 
 
 def written(problem: Problem) -> str | None:
@@ -117,7 +118,7 @@ def _or_declare(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
     if MARK in plan.request.version or not _in_no_release(problem, plan):
         return fix
     advice = f"{fix.text}; " if fix is not None else "no release has it; "
-    return Fix(f"{advice}for a fork, declare the engine: {how_to_declare(plan)}")
+    return Fix(f"{advice}for a fork, {how_to_declare(plan)}")
 
 
 def _with_edits(fix: Fix | None, problem: Problem, plan: Plan) -> Fix | None:
@@ -205,7 +206,7 @@ def unknown_argument(plan: Plan) -> Iterator[Verdict]:
         yield Verdict(
             f"no release has `{written(problem)}`; it belongs to {fork.name} of SGLang",
             why="SGLang itself exits with code 2; speclaunch does not know the fork's arguments",
-            fix=Fix(f"declare {fork.package} as the engine: {how_to_declare(plan)}"),
+            fix=Fix(f"use {fork.package} as the engine: {how_to_declare(plan)}"),
             severity=None if is_here else Severity.WARNING,
             place=problem.place,
         )

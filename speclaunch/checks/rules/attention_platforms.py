@@ -578,7 +578,7 @@ def _verdict_of_native_fp4_cache(
     what: str, at: tuple[str, ...], engine_message: str, fix: Fix = _OTHER_TYPE
 ) -> Verdict:
     return Verdict(
-        f"a KV cache of type nvfp4 in the layout of trtllm_mha {what}",
+        f"the native NVFP4 KV cache of trtllm_mha {what}",
         at=(*at, _DTYPE),
         why=f"the engine refuses: SM100 native NVFP4: {engine_message}",
         fix=fix,

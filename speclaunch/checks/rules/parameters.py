@@ -35,7 +35,7 @@ def unknown_algorithm(plan: Plan) -> Iterator[Verdict]:
             f"no release has the speculative algorithm {name}; it belongs to {fork.name} of SGLang",
             at=("speculative_algorithm",),
             why="SGLang itself refuses it; the behavior of the fork is unknown",
-            fix=Fix(f"declare {fork.package} as the engine: {how_to_declare(plan)}"),
+            fix=Fix(f"use {fork.package} as the engine: {how_to_declare(plan)}"),
             severity=None if is_here else Severity.WARNING,
         )
         return

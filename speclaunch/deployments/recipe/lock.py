@@ -200,7 +200,7 @@ _REFUSES = ("name", "count", "memory_mib", "capability")
 
 
 def _facts(lock: Lock, roles: Collection[str]) -> Iterator[tuple[tuple[LockSubject, str], str]]:
-    """Yield each fact's subject and name, and its text; files only of checkpoints in `roles`."""
+    """Yield `(subject, name), text` of each fact; of a checkpoint not in `roles`, only the name."""
     yield (LockSubject.ENGINE, "SGLang"), lock.engine.version
     yield (LockSubject.ENGINE, "Python"), lock.engine.python
     for package in lock.engine.packages:

@@ -134,7 +134,7 @@ class _Stretch(NamedTuple):
     default_of: tuple[DefaultOf, ...]
 
     def continues(self, other: _Stretch) -> bool:
-        """True if this piece continues the use of a default that `other` is in."""
+        """True if both pieces come from one expansion of a default, and `other` is earlier."""
         if not self.default_of or not other.default_of:
             return False
         mine, its = self.default_of[0], other.default_of[0]

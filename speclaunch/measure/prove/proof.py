@@ -132,8 +132,8 @@ class LevelRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SamplesRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """The test of samples. `probability`: probability of samples at least this different if both
-    servers have the same distribution. Below `alarm` they count as different."""
+    """Result of the sample test. `probability`: the p-value of the hypothesis that both servers
+    draw from one distribution. Below `alarm`, the servers count as different."""
 
     positions: int
     draws: int

@@ -196,7 +196,7 @@ def test_every_verb_takes_it(fork: Path, tmp_path: Path) -> None:
     refused = run("lint", "s.sh", "--engine", "0.5.21", cwd=tmp_path, **home)
     assert refused.returncode == 1
     assert (
-        refused.stdout.count("for a fork, declare the engine: --engine installed, or the path") == 2
+        refused.stdout.count("for a fork, add --engine installed, or --engine with the path") == 2
     )
     assert run("lint", "s.sh", *engine, cwd=tmp_path, **home).returncode == 0
     imported = run("import", "s.sh", *engine, cwd=tmp_path, **home)
@@ -221,7 +221,7 @@ def test_the_finding_says_how_to_declare_a_fork(words: str, told: bool) -> None:
     rules = [rule for code in ("SPL001", "SPL003") if (rule := by_code(code))]
     (finding,) = check_rules(resolve(request, Facts()), rules).findings
     assert finding.fix is not None or not told
-    assert ("for a fork, declare the engine" in (finding.fix.text if finding.fix else "")) is told
+    assert ("for a fork, add --engine" in (finding.fix.text if finding.fix else "")) is told
 
 
 def test_a_declared_engine_is_no_other_fork(fork: Path, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ ARGUMENTS: tuple[KnownCause, ...] = (
         meaning=(
             "With DP attention the engine uses the ports after its own; one of them is in use."
         ),
-        remedy="Choose another {port}, or stop the process that holds them.",
+        remedy="Choose another {port}, or stop the process that uses the occupied port.",
         versions=">=0.5.5",
         sources=("server_args.py PortArgs.init_new",),
         signatures=(logged(r"Port is already in use\. dist_init_port="),),
