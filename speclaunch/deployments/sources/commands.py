@@ -98,10 +98,12 @@ def look(words: Sequence[Field]) -> FoundCommand:
         dropped: tuple[Dropped, ...] = ()
         if any(word.text == ROUTER for word in words[program.start : program.arguments]):
             argv, dropped = without_router(argv)
+        start, last = words[program.start], words[program.arguments - 1]
+        used = start.used if last.used is None else None  # `"$PYTHON" -m …` starts where it is used
         found.invocation = Invocation(
             program.kind,
             argv,
-            words[program.start].place,
+            start.place if used is None else used.place,
             dropped=dropped,
             program=tuple(word.word() for word in words[: program.arguments]),
             name=found.wrapping.name,

@@ -107,7 +107,7 @@ class Expander:
         match part:
             case Literal():
                 piece = WordPiece(part.text, source, part.start, part.quoted, part.exact)
-                return tuple(_known_parts(piece)) if source.unknown else (piece,)
+                return tuple(_with_outer(piece)) if source.outer else (piece,)
             case Parameter():
                 return self._parameter(part, source)
             case Arithmetic():
@@ -204,6 +204,8 @@ class Expander:
         return self.chosen(part, source, value)
 
     def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
+        if outer := _of_outer_script(part, source):
+            return self.unknown(part, source, str(outer.unknown), inside=outer.inside)
         why = f"`{part.name}` is not set in this file"
         if self.scope.sourced:
             why += f" (it reads {', '.join(self.scope.sourced[:3])})"
@@ -251,7 +253,7 @@ class Expander:
         number = int(part.name) if part.name.isdigit() and len(part.name) < 6 else MAX_WORDS
         if positional is not None and any(map(is_any_number, positional[:number])):
             positional = positional if part.name in "@*" else None
-        if _is_of_outer_script(part, source):  # not this script's argument
+        if _of_outer_script(part, source):  # not this script's argument
             positional = None
         if positional is None or part.name == "0" or part.prefix:
             if part.operator in ("-", ":-") and part.operand is not None:
@@ -326,14 +328,15 @@ class Expander:
         return Field(field.pieces, field.span, word.span)
 
 
-def _is_of_outer_script(part: Parameter, source: SourceText) -> bool:
-    """True if the script that composed this text could not evaluate the parameter."""
-    return any(at <= part.start < at + len(outer.text) for at, outer in source.unknown)
+def _of_outer_script(part: Parameter, source: SourceText) -> WordPiece | None:
+    """Return the piece of a parameter that the script which composed this text left unknown."""
+    covering = (piece for at, piece in source.outer if at <= part.start < at + len(piece.text))
+    return next((piece for piece in covering if piece.unknown), None)
 
 
 def _as_written(word: ShellWord) -> Field | None:
     """Return the field of a literal word (nearly every word); None for others."""
-    part = word.parts[0] if len(word.parts) == 1 else None
+    part = word.parts[0] if len(word.parts) == 1 and not word.source.outer else None
     if not isinstance(part, Literal) or part.quoted or not part.text:
         return None
     text = part.text
@@ -343,17 +346,19 @@ def _as_written(word: ShellWord) -> Field | None:
     return Field((piece,), word.span)
 
 
-def _known_parts(piece: WordPiece) -> Iterator[WordPiece]:
-    """Yield a literal's pieces, split at the parts that the outer script could not evaluate."""
-    done, unknown = 0, piece.source.unknown
-    first = bisect_right(unknown, piece.start, key=itemgetter(0)) - 1
-    last = bisect_right(unknown, piece.start + len(piece.text), key=itemgetter(0))
-    for at, outer in unknown[max(first, 0) : last]:
+def _with_outer(piece: WordPiece) -> Iterator[WordPiece]:
+    """Yield a literal's pieces, split at those of the outer script, with what is known of them."""
+    done, pieces = 0, piece.source.outer
+    first = bisect_right(pieces, piece.start, key=itemgetter(0)) - 1
+    last = bisect_right(pieces, piece.start + len(piece.text), key=itemgetter(0))
+    for at, outer in pieces[max(first, 0) : last]:
         start, end = (max(at + n - piece.start, done) for n in (0, len(outer.text)))
         if start < min(end, len(piece.text)):
             yield piece.slice(done, start)
-            part = piece.slice(start, end)
-            yield replace(part, quoted=True, unknown=outer.unknown, inside=outer.inside)
+            part = replace(piece.slice(start, end), condition=outer.condition)
+            if outer.unknown:
+                part = replace(part, quoted=True, unknown=outer.unknown, inside=outer.inside)
+            yield part
             done = end
     yield piece.slice(done, len(piece.text))
 

@@ -134,8 +134,8 @@ class SourceText(Struct, frozen=True, eq=False):
     document: Document
     text: str
     where: int | Sequence[int] = 0
-    unknown: Sequence[tuple[int, WordPiece]] = ()
-    """Pieces that the outer script could not evaluate, with positions in `text`."""
+    outer: Sequence[tuple[int, WordPiece]] = ()
+    """Pieces of the outer script that are unknown or conditional, with positions in `text`."""
 
     def offset(self, at: int) -> int:
         """Return the document offset of character `at`, which may be the end of the text."""
@@ -263,16 +263,17 @@ def joined(pieces: Iterable[WordPiece | SourceText], document: Document) -> Sour
     Quotes in an unknown piece become blanks, because they must not end a word of the script.
     """
     builder = SourceBuilder(document)
-    unknown: list[tuple[int, WordPiece]] = []
+    outer: list[tuple[int, WordPiece]] = []
     end = 0
     for piece in pieces:
         text = piece.text
+        if isinstance(piece, WordPiece) and (piece.unknown or piece.condition):
+            outer.append((end, piece))
         if isinstance(piece, WordPiece) and piece.unknown:
-            unknown.append((end, piece))
             text = text.translate(_QUOTES)
         builder.put(text, map(piece.offset, range(len(text))))
         end += len(text)
-    return replace(builder.source(), unknown=unknown)
+    return replace(builder.source(), outer=outer)
 
 
 MAX_BYTES = bounded.MAX_BYTES

@@ -462,7 +462,9 @@ def test_an_engine_in_a_program() -> None:
     assert changed(1, disable_radix_cache=None) == ENGINE.replace(", disable_radix_cache=True", "")
     text = ENGINE.replace("Cache=True)", "")
     assert changed(1, dtype="half") == text.replace("cache=True)", "cache=True, dtype='half')")
-    assert "a call sets no environment variables; set or unset X" in left(ENGINE, fix(X="1"), "serve.py")
+    assert "a call sets no environment variables; set or unset X" in left(
+        ENGINE, fix(X="1"), "serve.py"
+    )
 
 
 def test_a_list_of_a_program() -> None:

@@ -85,6 +85,18 @@ def test_different_arguments_of_a_text() -> None:
     assert "another branch may add different arguments" in (found.words[1].condition or "")
 
 
+def test_branches_of_a_text_inside_a_quoted_script() -> None:
+    branches = "if x; then F='--a 1'; {}else F=''; fi\n"
+    script = branches + f'bash -c "{SERVER} --tp 2 $F --b 3"\n'
+    found = shell(script.format(""))
+    assert certain(found.words) == ["--tp", "2", "--b", "3"]
+    assert {word.condition for word in found.words[2:4]} == {"only under the condition of line 1"}
+    several = shell(script.format("elif y; then F='--c 2'; "))
+    (unknown,) = (word for word in several.words if not word.evaluated)
+    assert unknown.text == "$F"
+    assert "depends on a condition (--a 1, --c 2" in (unknown.why or "")
+
+
 def test_a_branch_that_wraps_the_command() -> None:
     found = shell(
         f"cmd=$(cat <<- EOF\n{SERVER} --model $M \\\n  --tp 1\nEOF\n)\n"

@@ -322,6 +322,12 @@ def test_commands_in_variables_and_eval() -> None:
     assert at(found[0].words[3]) == (2, 17)
 
 
+def test_commands_of_an_interpreter_in_a_variable_have_places() -> None:
+    start = '"$PY" -m sglang.launch_server --port {}\n'
+    found = read_shell(f"PY=/opt/bin/python\n{start.format(1)}{start.format(2)}", "x.sh")
+    assert [(one.place.line, one.place.column) for one in found.invocations] == [(2, 1), (3, 1)]
+
+
 def test_several_commands_in_a_file() -> None:
     script = (
         f"{SERVER} --disaggregation-mode prefill --port 1 &\n"
