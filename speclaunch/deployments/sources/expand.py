@@ -146,9 +146,11 @@ class Expander:
 
     def _number(self, name: str) -> str | None:
         value = self.scope.get(name)
-        if value is None or value.pieces is None or any(p.unknown for p in value.pieces):
+        if value is None:
+            return ""
+        if value.pieces is None or any(p.unknown for p in value.pieces):
             return None
-        return "".join(piece.text for piece in value.pieces)
+        return "".join(piece.text for piece in value.pieces) or None
 
     def _substitution(self, part: Substitution, source: SourceText) -> Result:  # noqa: PLR0911
         inner = part.source or source

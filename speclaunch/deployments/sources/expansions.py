@@ -255,7 +255,10 @@ def _trimmed(text: str, pattern: str, operator: str) -> str | None:  # noqa: PLR
 
 # -- computations
 
-_TOKEN = lazy(r"\s*(?:(0[xX][0-9A-Fa-f]{1,15}|[0-9]{1,18})|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))")
+_TOKEN = lazy(
+    r"\s*(?:(0[xX][0-9A-Fa-f]{1,15}|[0-9]{1,18})|\$\{([A-Za-z_]\w*):?-([0-9]{1,18})\}"
+    r"|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))"
+)
 _MAX_TOKENS = 200
 _COMPARISON = lazy(
     r"""\[\[?\s+"?\$\{?(\w+)\}?"?\s+(==?|!=)\s+(["']?)([\w./-]+)\3\s+\]\]?""", re.ASCII
@@ -275,7 +278,10 @@ def set_by(expression: str) -> list[str]:
 
 
 def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:
-    """Return the value of ``$(( … ))`` with ``+ - * / %`` and parentheses; None if unknown."""
+    """Return the value of ``$(( … ))`` with ``+ - * / %`` and parentheses; None if unknown.
+
+    `lookup` returns a variable's number: "" if the script does not set it, None if unknown.
+    """
     tokens: list[str] = []
     at = 0
     text = text.strip()
@@ -284,8 +290,10 @@ def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:
         if match is None or len(tokens) > _MAX_TOKENS:
             return None
         at = match.end()
-        if match[2]:
-            known = lookup(match[2])
+        if name := match[2] or match[4]:
+            known = lookup(name)
+            if known == "":
+                known = match[3]
             if known is None or not _INTEGER.match(known):
                 return None
             tokens.append(str(int(known)))
@@ -294,7 +302,7 @@ def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:
                 return None
             tokens.append(str(int(match[1], 0)))
         else:
-            tokens.append(match[3])
+            tokens.append(match[5])
     try:
         value, rest = _added(tokens, 0)
     except (IndexError, ValueError, ZeroDivisionError):

@@ -583,6 +583,12 @@ def test_a_variable_that_arithmetic_sets_is_unknown(line: str) -> None:
     assert not shell(f"X=8\n{line}\n{SERVER} --x $X\n").words[1].evaluated
 
 
+@over(["${X:-2} * 4", "${X-2}*4", "Y + ${Z:-1}"])
+def test_arithmetic_with_a_default(expression: str) -> None:
+    assert shell(f'Y=7\n{SERVER} --x "$(( {expression} ))"\n').words[1].text == "8"
+    assert not shell(f"X=$(date)\n{SERVER} --x $((${{X:-2}}))\n").words[1].evaluated
+
+
 @over(["((X == 9))", "((X <= 9)) && y", "let Y=X", "((X))", "for ((i=0; i<X; i++)); do y; done"])
 def test_a_variable_that_arithmetic_reads_is_known(line: str) -> None:
     assert shell(f"X=8\n{line}\n{SERVER} --x $X\n").words[1].text == "8"
