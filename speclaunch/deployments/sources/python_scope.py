@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 
 from msgspec import Struct
 
@@ -30,6 +31,10 @@ from speclaunch.deployments.sources.source_text import Document
 _NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 _MAX_SCOPES = 5000
 _MAX_NESTING = 30
+_MAX_ENTRIES = 200
+_NOT_REPEATED = (*_NESTED, ast.Break, ast.Return)
+"""Parts of a loop's body that prevent reading it for each entry of a dictionary."""
+_EQUAL, _UNEQUAL = (ast.Is, ast.Eq), (ast.IsNot, ast.NotEq)
 
 
 class PythonCall(Struct):
@@ -150,6 +155,8 @@ class _Scope:
         """Line of the outermost current condition; None outside conditions."""
         self._loose = 0
         """Number of enclosing bodies that may run any number of times."""
+        self._walked: frozenset[str] = frozenset()
+        """Names of an entry's key and value in a loop over a dictionary."""
         self._depth = 0
         self._outer = frozenset(map(id, names.values()))  # other functions may use them, too
 
@@ -245,6 +252,9 @@ class _Scope:
         return isinstance(self.names.get(dotted(node) or "") if node else None, PythonList)
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
+        if isinstance(node, ast.For) and self._each_entry(node):
+            self.run(node.orelse)
+            return
         if isinstance(node, (ast.For, ast.AsyncFor)):
             self._calls(node.iter)
             for part in ast.walk(node.target):
@@ -254,6 +264,79 @@ class _Scope:
         # values that the body assigns are unknown at its start, except lists that it creates
         self._branch(node.body, node.target if not isinstance(node, ast.While) else node.test)
         self.run(node.orelse)
+
+    def _each_entry(self, node: ast.For) -> bool:
+        """Run the body of `for name, value in table.items():` for each known entry of the table.
+
+        Return False if the table has unknown entries, too, or if nothing was run.
+        """
+        call = node.iter
+        names = [dotted(name) or "" for name in getattr(node.target, "elts", ())]
+        if (
+            not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute))
+            or call.func.attr != "items"
+            or len(names) != 2
+            or any(isinstance(inner, _NOT_REPEATED) for inner in ast.walk(node))
+        ):
+            return False
+        table = self._evaluator.value(call.func.value)
+        if not isinstance(table, PythonTable) or len(table.entries) > _MAX_ENTRIES:
+            return False
+        outer_if, outer_walked = self._if, self._walked
+        self._walked = frozenset(names)
+        for entry in list(table.entries.values()):
+            self.names.update(zip(names, entry, strict=True))
+            self._steps(node.body)
+            self._if = outer_if
+        self._walked = outer_walked
+        return bool(table.entries) and not table.rest
+
+    def _steps(self, body: Sequence[ast.stmt]) -> bool:
+        """Run the body for one entry. Return True if it ends early."""
+        for node in body:
+            if isinstance(node, ast.Continue):
+                return True
+            decided = self._decided(node.test) if isinstance(node, ast.If) else None
+            if not isinstance(node, ast.If) or decided is None:
+                self.run([node])
+                if any(isinstance(inner, ast.Continue) for inner in ast.walk(node)):
+                    self._if = self._if or node.lineno  # the rest may be skipped
+            elif self._steps(node.body if decided else node.orelse):
+                return True
+        return False
+
+    def _decided(self, test: ast.expr) -> bool | None:
+        """Return the result of a test of the entry's name or value; None if unknown."""
+        results: list[bool | None] = []
+        match test:
+            case ast.UnaryOp(op=ast.Not()):
+                result = self._decided(test.operand)
+                return None if result is None else not result
+            case ast.BoolOp():
+                several = {self._decided(value) for value in test.values}
+                ends = isinstance(test.op, ast.Or)
+                return ends if ends in several else None if None in several else not ends
+            case ast.Compare(ops=[operator], comparators=[other]):
+                pairs = product(self._constants(test.left), self._constants(other))
+                same = [type(left) is type(right) and left == right for left, right in pairs]
+                if isinstance(operator, _EQUAL + _UNEQUAL):
+                    results = [equal is isinstance(operator, _EQUAL) for equal in same]
+            case ast.Call(func=ast.Name(id="isinstance"), args=[value, kind]):
+                kinds = {last_name(one) for one in getattr(kind, "elts", [kind])}
+                types = (type(found).__mro__ for found in self._constants(value))
+                results = [not kinds.isdisjoint(base.__name__ for base in t) for t in types]
+            case _:
+                results = list(map(bool, self._constants(test)))
+        return results[0] if results else None
+
+    def _constants(self, node: ast.expr) -> tuple[object, ...]:
+        """Return the constant of a literal, or of the entry's name or value; empty if unknown."""
+        if isinstance(node, ast.Constant):
+            return (node.value,)
+        value = self.names.get(dotted(node) or "") if dotted(node) in self._walked else None
+        if isinstance(value, PythonText) and not any(piece.unknown for piece in value.pieces):
+            return (value.text if value.is_text else value.constant,)
+        return ()
 
     def _branch(self, body: Sequence[ast.stmt], decides: ast.AST) -> None:
         """Process a body that may run any number of times."""

@@ -200,8 +200,12 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.Add: operator.add,
     ast.Sub: operator.sub,
+    ast.FloorDiv: operator.floordiv,
+    ast.LShift: operator.lshift,
+    ast.Pow: operator.pow,
 }
 _MAX_NUMBER = 1 << 60
+_MAX_EXPONENT = 60
 _OPERATOR = lazy(r"[|&;]|[0-9]?[<>]")
 """Pattern of the start of a word that ends a shell command's arguments."""
 _SAME = frozenset(
@@ -447,6 +451,11 @@ class PythonEvaluator:
         first, other = (getattr(side, "constant", None) for side in (left, right))
         if calculate is None or type(first) is not int or type(other) is not int:
             return self.unknown(node)
+        is_power = isinstance(node.op, (ast.LShift, ast.Pow))
+        if other < (0 if is_power else 1) and not isinstance(node.op, (ast.Mult, ast.Add, ast.Sub)):
+            return self.unknown(node)
+        if is_power and (other > _MAX_EXPONENT or abs(first) > _MAX_NUMBER):
+            return self.unknown(node)
         value = calculate(first, other)
         if abs(value) > _MAX_NUMBER:
             return self.unknown(node)
@@ -480,6 +489,8 @@ class PythonEvaluator:
             between = self.value(inner, depth + 1) if inner is not None else None
             found.separator = between.text if isinstance(between, PythonText) else " "
             return found
+        if name == "replace" and inner is not None and len(node.args) == 2:
+            return self._replaced(node, inner, depth)
         if name == "copy" and inner is not None and not node.args:
             found = self.value(inner, depth + 1)
             if isinstance(found, PythonTable):
@@ -506,6 +517,17 @@ class PythonEvaluator:
             made.entries |= keywords.entries
             made.rest += keywords.rest + [self.several(argument) for argument in node.args]
         return self.unknown(node) if made is None else made
+
+    def _replaced(self, node: ast.Call, inner: ast.expr, depth: int) -> PythonValue:
+        """Return `text.replace("_", "-")`: a text in which single characters are replaced."""
+        found, *pair = (self.value(part, depth + 1) for part in (inner, *node.args))
+        if not isinstance(found, PythonText) or any(piece.unknown for piece in found.pieces):
+            return self.unknown(node)
+        old, new = (text.text if isinstance(text, PythonText) else "" for text in pair)
+        if len(old) != 1 or len(new) != 1 or any(getattr(text, "unknown", True) for text in pair):
+            return self.unknown(node)
+        changed = (replace(p, text=p.text.replace(old, new), exact=False) for p in found.pieces)
+        return replace(found, pieces=tuple(changed))
 
     def _environment(self, node: ast.Call, depth: int) -> PythonText:
         """Return an environment variable with a default, like a shell's `${NAME:-default}`."""

@@ -288,7 +288,7 @@ def test_numbers() -> None:
     found = read(text)
     assert said(found) == "m --context-length 32768 --tp 4"
     assert at(found.words[2]) == (4, 54)
-    assert said(read('run(["sglang", "serve", "m", str(2 ** 9), str(x * 2)])')) == "m ? ?"
+    assert said(read('run(["sglang", "serve", "m", str(2 ** 9), str(x * 2)])')) == "m 512 ?"
     assert said(read(f'run(["sglang", "serve", "m", str({"9" * 30} * 2)])')) == "m ?"
 
 
@@ -371,6 +371,57 @@ def test_hostile_programs_are_bounded(text: str) -> None:
     assert time.monotonic() - start < 20
 
 
+@rows(
+    "body, expected",
+    [
+        ("cmd += ['--' + k, str(v)]", "--model-path m --tp_size 2 --skip True --none ?"),
+        (
+            "if v is True:\n  cmd.append(f'--{k}')\n elif v is not None:\n  cmd += [f'--{k}', str(v)]",
+            "--model-path m --tp_size 2 --skip",
+        ),
+        (
+            "if v is None or isinstance(v, bool):\n  continue\n"
+            " cmd += ['--' + k.replace('_', '-'), str(v)]",
+            "--model-path m --tp-size 2",
+        ),
+        (
+            "if not v:\n  continue\n cmd.append('--' + k)\n if v != True and k != 'none':\n"
+            "  cmd.append(str(v))",
+            "--model-path m --tp_size 2 --skip",
+        ),
+    ],
+)
+def test_a_dictionary_that_a_loop_adds_to_a_command(body: str, expected: str) -> None:
+    program = (
+        'd = {"model-path": "m", "tp_size": 2, "skip": True, "none": None}\n'
+        f'cmd = ["python", "-m", "sglang.launch_server"]\nfor k, v in d.items():\n {body}\n'
+        "subprocess.run(cmd)\n"
+    )
+    assert said(read(program)) == expected
+    more = said(read(program.replace("None}", "None, **more}")))
+    assert more.startswith(expected) and set(more.removeprefix(expected)) == {" ", "?"}
+
+
+def test_a_step_that_a_condition_may_skip() -> None:
+    program = (
+        'cmd = ["python", "-m", "sglang.launch_server"]\nfor k, v in {"a": "1"}.items():\n'
+        ' if x():\n  %s\n cmd += ["--" + k, v]\nsubprocess.run(cmd)\n'
+    )
+    found = read(program % "continue")
+    assert {word.condition for word in found.words} == {"only under the condition of line 5"}
+    assert said(read(program % "break")) == "?"
+
+
+@rows("expression, value", [("1 << 20", "1048576"), ("2 ** 3", "8"), ("7 // 2", "3")])
+def test_more_arithmetic(expression: str, value: str) -> None:
+    assert said(read(f"sgl.Engine(model_path='m', page_size={expression})")).endswith(f" {value}")
+
+
+@rows("expression", ["1 << 10**9", "2 ** 10**9", "9**99**9", "1 // 0", "1 << -1", "2 ** -1"])
+def test_numbers_that_are_not_computed(expression: str) -> None:
+    assert said(read(f"sgl.Engine(model_path='m', page_size={expression})")).endswith(" ?")
+
+
 SNIPPETS = st.sampled_from(
     [
         '["sglang", "serve", "m", "--tp", "2"]', 'f"sglang serve {m} --tp 2"', "cmd", "x", "None",
@@ -382,7 +433,7 @@ SNIPPETS = st.sampled_from(
 LINES = st.sampled_from(
     [
         "cmd = {}", "cmd += {}", "cmd.extend({})", "subprocess.run({})", "return {}", "if x:",
-        "for x in {}:", "def f(cmd={}):", "class A({}):", "else:", "with a as cmd:", "    cmd = {}",
+        "for x in {}:", "for k, cmd in {}.items():", "def f(cmd={}):", "class A({}):", "else:", "with a as cmd:", "    cmd = {}",
         "        cmd.append({})", "    self.cmd = {}", "try:", "except E:", "match cmd:", "cmd['a'] = {}",
     ]
 )  # fmt: skip
