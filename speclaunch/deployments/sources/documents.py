@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from enum import StrEnum
+from typing import Any
 
 import yaml
 from msgspec import Struct
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 
 from speclaunch.core import InputError, Place, lazy
 from speclaunch.deployments.sources import nodes, slime
+from speclaunch.deployments.sources.commands import CommandContext
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Field, ShellScope
 from speclaunch.deployments.sources.interface import (
@@ -41,6 +43,7 @@ from speclaunch.deployments.sources.source_text import (
     joined,
     starts_a_program,
 )
+from speclaunch.deployments.sources.wrappers import INSTALLS, ContainerShells, Section
 
 
 class BlockKind(StrEnum):
@@ -64,9 +67,16 @@ class Block(Struct, frozen=True):
 
     kind: BlockKind
     source: SourceText
+    section: Section = ()
 
 
 _MAX_BLOCKS = 5_000
+_HEADING = lazy(
+    r"[ \t>]*(?:(#{1,6})[ \t]|[=~^-]{3,}[ \t]*$|</?(?:h\d|details|summary|tab)|===[+!]? [\"']|:::"
+    r"|\.\. tab|(?:[-*+]|\d+[.)])?[ \t]*\*\*[^*\n]+\*\*:?[ \t]*$|(.{0,300}?\bv?0\.[4-9]\.\d))",
+    re.IGNORECASE,
+)
+"""Pattern of a line that separates sections: a heading, an underline, a tab, bold, a release."""
 FENCE = lazy(r"([ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^\n`]*)")
 _DIRECTIVE = lazy(
     r"([ \t]*)\.\.[ \t]+(?:code-block|code|sourcecode|prompt|parsed-literal|console)::[ \t]*(\S*)"
@@ -108,7 +118,11 @@ WHOLE_COMMAND = lazy(_PROGRAM)
 _SETS = lazy(r"[ \t>]*(?:export[ \t]+)?[A-Za-z_]\w*=\S")
 _PROMPT = lazy(rf"^([ \t]*)({_PROMPT_TEXT})(?=\S)", re.MULTILINE)
 _QUOTED = lazy(r"^[ \t]*>+", re.MULTILINE)
-MENTIONS = lazy(rf"sglang|--speculative-|{VLLM}")
+_MENTIONS = lazy(
+    rf"sglang|--speculative-|{VLLM}"
+    r"|\b(?:docker|podman|nerdctl|install|export|unset|exit|ssh|kubectl|conda|git)\b"
+)
+"""Pattern of text that may contain a server command, or prepare a shell for one."""
 
 _IMPORTS = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n){0,50}(?:import[ \t]+\w|from[ \t]+[\w.]+[ \t]+import\b)")
 """Pattern of a Python program's beginning, in a block that declares a shell or no language."""
@@ -134,9 +148,10 @@ _MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
 def blocks(document: Document) -> list[Block]:
     """Return the parts of a document that may contain a command, in order."""
     found: list[Block] = []
-    for block in _Lines(document).read():
-        if MENTIONS.search(block.source.text):
-            found.append(block)
+    lines = _Lines(document)
+    for block in lines.read():
+        if _MENTIONS.search(block.source.text):
+            found.append(replace(block, section=lines.section))
         if len(found) >= _MAX_BLOCKS:
             break
     return found
@@ -149,6 +164,7 @@ class _Lines:
         self.document = document
         self.text = document.text[:stop]
         self.at = start
+        self.section: Section = ()
         self._has_end = True
         """True if the end of an HTML element may follow."""
 
@@ -167,7 +183,11 @@ class _Lines:
                 yield from self._html(start + tag.start(), start + tag.end())
             else:
                 self.at = min(end + 1, len(self.text))
-                if MENTIONS.search(line) or "docker" in line or "podman" in line:
+                if heading := _HEADING.match(line):
+                    level = 0 if heading[2] else len(heading[1] or "#######")
+                    outer = (title for title in self.section if title[0] < level)
+                    self.section = (*outer, (level, start, line))
+                if _MENTIONS.search(line):
                     yield from self._prose(start, end, above if is_above else start)
                 is_setting = _SETS.match(line) is not None
                 if is_setting and not is_above:
@@ -237,7 +257,7 @@ class _Lines:
             self.at = self._line_end(begin) + 1
             return
         self.at = closing.end()
-        if not MENTIONS.search(self.text, start, closing.start()):
+        if not _MENTIONS.search(self.text, start, closing.start()):
             return
         builder = SourceBuilder(self.document)
         at = start
@@ -274,7 +294,7 @@ class _Lines:
             rest = SourceText(self.document, line[within.end() :], start + within.end())
             yield Block(BlockKind.INLINE, rest)
         for code in _INLINE.finditer(line):
-            if WHOLE_COMMAND.match(code[2].lstrip()):
+            if WHOLE_COMMAND.match(code[2].lstrip()) or INSTALLS.search(code[2]):
                 text = _without_prompts(code[2])
                 yield Block(
                     BlockKind.INLINE, SourceText(self.document, text, start + code.start(2))
@@ -339,6 +359,7 @@ class _Reader(ReadingBuilder):
         super().__init__()
         self.document = document
         self.options: list[Field] = []
+        self.shells = ContainerShells()
 
     def done(self) -> Reading:
         if any(found.kind is InvocationKind.SLIME for found in self.invocations):
@@ -366,7 +387,7 @@ class _Reader(ReadingBuilder):
 
     def _script(self, block: Block, *, is_script: bool) -> None:
         script = parse(block.source)
-        reading = ScriptReader(script, ShellScope(), None).read()
+        reading = _BlockReader(script, self, block).read()
         # a block without a stated language may show the output of a command
         if SERVER.search(block.source.text):
             (self.unread if is_script else self.problems).extend(reading.unread)
@@ -409,10 +430,29 @@ class _Reader(ReadingBuilder):
         return bool(found)
 
     def _prose(self, block: Block) -> None:
-        reading = ScriptReader(parse(block.source), ShellScope(), None).read()
+        reading = _BlockReader(parse(block.source), self, block).read()
         if not reading.unread:
             test = is_complete if block.kind is BlockKind.INLINE else is_command
             self.invocations.extend(found for found in reading.invocations if test(found))
+
+
+class _BlockReader(ScriptReader):
+    """Reader of a block that continues the shell of the blocks above; inline code does not."""
+
+    def __init__(self, script: Script, above: _Reader, block: Block) -> None:
+        is_inline = block.kind is BlockKind.INLINE
+        image = None if is_inline else above.shells.image(block.section)
+        super().__init__(script, ShellScope(), CommandContext(image=image))
+        self.above, self.section = above, block.section
+
+    def _command(self, node: Simple, fields: Sequence[Field], *rest: Any, **more: Any) -> None:
+        shells = self.above.shells
+        image = "" if INSTALLS.search(node.span.text) else shells.opens(fields)
+        if image is not None:
+            servers = len(self.above.invocations) + len(self.invocations)
+            shells.opened.append((self.section, servers, image))
+            self.context = replace(self.context, image=shells.image(self.section))
+        super()._command(node, fields, *rest, **more)
 
 
 def _open(found: Invocation) -> Invocation:

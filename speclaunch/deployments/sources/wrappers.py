@@ -357,6 +357,68 @@ def _container_options(words: Sequence[Field], at: int, run: int, found: Wrappin
     return min(index + 1, len(words))
 
 
+INSTALLS = lazy(
+    r"\binstall\b.*(?:sglang|\.whl| -[er]\b| --editable| \.)|\b(?:conda|mamba|uv|venv)\b"
+    r"|\bgit (?:clone\b.*sglang|checkout|switch|pull|apply)\b",
+    re.DOTALL,
+)
+"""Pattern of a command after which another SGLang may be installed."""
+_OTHERS = lazy(
+    r"without|native|bare|local|source|pip|conda|host|option|\b0\.[4-9]\.\d|\.post\d|\brc\d",
+    re.IGNORECASE,
+)
+"""Pattern of a heading above commands that may be for another environment or release."""
+_LEAVES = frozenset(
+    ["exit", "ssh", "kubectl", "srun", "apptainer", "singularity", "compose", "docker-compose"]
+)
+_WAITS = lazy(r"(?:\S*/)?(?:(?:ba|da|k|z)?sh(?: -[il]+| --login)*|(?:sleep|tail) .*)")
+"""Pattern of a container's command that leaves the container to later commands."""
+_TERMINAL = lazy(r"-[a-z]*[it][a-z]*|--interactive|--tty")
+Section = tuple[tuple[int, int, str], ...]
+"""Level, offset and line of the headings above a part of a document.
+
+A line that states a release counts as a heading of level 0, which no heading ends.
+"""
+
+
+class ContainerShells(Struct):
+    """Container shells that the commands of a document open."""
+
+    images: dict[str, str] = {}
+    """Images by container name. The name "" has the only image so far, or "" if there are more."""
+    opened: list[tuple[Section, int, str]] = []
+    """Section, number of servers above, and image ("" if unknown) of each shell."""
+
+    def image(self, section: Section) -> str | None:
+        """Return the image in whose shell `section` continues; None if it is uncertain."""
+        at, servers, image = self.opened[-1] if self.opened else ((), 0, "")
+        if len({shell[2] for shell in self.opened}) > 1:
+            nearest = {shell[2] for shell in self.opened if shell[:2] == (at, servers)}
+            image = image if section[: len(at)] == at and len(nearest) == 1 else ""
+        release = tagged_version(image)
+        lines = [title[2].replace(release or "", "") for title in section if title not in at]
+        return None if release is None or any(map(_OTHERS.search, lines)) else image
+
+    def opens(self, words: Sequence[Field]) -> str | None:
+        """Return the image whose shell a command opens: "" if unknown, None if it opens none."""
+        texts = [word.text for word in words]
+        if not _LEAVES.isdisjoint(map(base, texts[:3])):
+            return ""
+        at = next((i for i, text in enumerate(texts[:3]) if base(text) in _CONTAINERS), len(texts))
+        run, found = _container(words, at), Wrapping()
+        end = len(texts) if run is None else _container_options(words, at, run, found)
+        image = texts[-1] if run is None else found.image or ""
+        if run is not None and texts[run] == "exec":
+            image = self.images.get(image, self.images.get("", ""))
+        elif run is not None or "pull" in texts[at:]:
+            self.images[""] = image if self.images.get("", image) == image else ""
+            self.images |= {found.name: image} if found.name else {}
+        command = [*([found.entrypoint.text] if found.entrypoint else []), *texts[end:]]
+        has_terminal = any(map(_TERMINAL.fullmatch, texts[run:end]))
+        waits = _WAITS.fullmatch(" ".join(command)) if command else has_terminal
+        return image if run is not None and waits else None
+
+
 _TAG = lazy(
     r"sglang[^:@]*:v?(?P<version>\d+\.\d+\.\d+(?:\.post\d+)?)"
     r"(?P<more>\.?(?:rc|dev)\d+)?(?![\d.])"
