@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 import yaml
@@ -22,7 +24,7 @@ from speclaunch.core import InputError, Place, lazy
 from speclaunch.deployments.sources import nodes, slime
 from speclaunch.deployments.sources.commands import CommandContext
 from speclaunch.deployments.sources.expand import Expander
-from speclaunch.deployments.sources.fields import Field, ShellScope
+from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import (
     SERVER,
     VLLM,
@@ -37,13 +39,15 @@ from speclaunch.deployments.sources.parser import parse
 from speclaunch.deployments.sources.shell_syntax import Script, Simple
 from speclaunch.deployments.sources.source_text import (
     Document,
+    Section,
     SourceBuilder,
     SourceText,
     is_ellipsis,
     joined,
+    section_below,
     starts_a_program,
 )
-from speclaunch.deployments.sources.wrappers import INSTALLS, ContainerShells, Section
+from speclaunch.deployments.sources.wrappers import ELSEWHERE, DocumentShells
 
 
 class BlockKind(StrEnum):
@@ -71,12 +75,6 @@ class Block(Struct, frozen=True):
 
 
 _MAX_BLOCKS = 5_000
-_HEADING = lazy(
-    r"[ \t>]*(?:(#{1,6})[ \t]|[=~^-]{3,}[ \t]*$|</?(?:h\d|details|summary|tab)|===[+!]? [\"']|:::"
-    r"|\.\. tab|(?:[-*+]|\d+[.)])?[ \t]*\*\*[^*\n]+\*\*:?[ \t]*$|(.{0,300}?\bv?0\.[4-9]\.\d))",
-    re.IGNORECASE,
-)
-"""Pattern of a line that separates sections: a heading, an underline, a tab, bold, a release."""
 FENCE = lazy(r"([ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^\n`]*)")
 _DIRECTIVE = lazy(
     r"([ \t]*)\.\.[ \t]+(?:code-block|code|sourcecode|prompt|parsed-literal|console)::[ \t]*(\S*)"
@@ -116,6 +114,7 @@ _LOGGED = lazy(r"[ \t>]*(?:[\[<#/]|\d{4}-|(?:info|debug|warn|error)\b)", re.IGNO
 WHOLE_COMMAND = lazy(_PROGRAM)
 """Pattern of a server command's beginning, including its wrappers and variables."""
 _SETS = lazy(r"[ \t>]*(?:export[ \t]+)?[A-Za-z_]\w*=\S")
+_ASSIGNED = lazy(r"(?<![\w$.-])([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s`;&|)]*)")
 _PROMPT = lazy(rf"^([ \t]*)({_PROMPT_TEXT})(?=\S)", re.MULTILINE)
 _QUOTED = lazy(r"^[ \t]*>+", re.MULTILINE)
 _MENTIONS = lazy(
@@ -147,14 +146,9 @@ _MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
 
 def blocks(document: Document) -> list[Block]:
     """Return the parts of a document that may contain a command, in order."""
-    found: list[Block] = []
     lines = _Lines(document)
-    for block in lines.read():
-        if _MENTIONS.search(block.source.text):
-            found.append(replace(block, section=lines.section))
-        if len(found) >= _MAX_BLOCKS:
-            break
-    return found
+    found = (replace(block, section=lines.section) for block in lines.read())
+    return list(islice((o for o in found if _MENTIONS.search(o.source.text)), _MAX_BLOCKS))
 
 
 class _Lines:
@@ -183,10 +177,7 @@ class _Lines:
                 yield from self._html(start + tag.start(), start + tag.end())
             else:
                 self.at = min(end + 1, len(self.text))
-                if heading := _HEADING.match(line):
-                    level = 0 if heading[2] else len(heading[1] or "#######")
-                    outer = (title for title in self.section if title[0] < level)
-                    self.section = (*outer, (level, start, line))
+                self.section = section_below(self.section, line, self.document.place(start).line)
                 if _MENTIONS.search(line):
                     yield from self._prose(start, end, above if is_above else start)
                 is_setting = _SETS.match(line) is not None
@@ -219,12 +210,17 @@ class _Lines:
         if language in _NESTED:
             yield from _Lines(self.document, start, stop).read()
             return
-        kind = _KINDS.get(language)
         text = self.text[start:stop]
         if ">" in fence[1]:
             text = _QUOTED.sub(lambda match: " " * len(match[0]), text)
+        yield from self._code(language, text, start)
+
+    def _code(self, language: str, text: str, start: int) -> Iterator[Block]:
+        kind = _KINDS.get(language)
+        if kind in (BlockKind.SCRIPT, BlockKind.TEXT):
+            text = _without_prompts(text) if language in _SESSIONS or _PROMPT.match(text) else text
         if kind is not None:
-            yield _block(self.document, kind, text, start, is_session=language in _SESSIONS)
+            yield Block(kind, SourceText(self.document, text, start))
 
     def _directive(self, directive: re.Match[str], end: int) -> Iterator[Block]:
         """Yield the indented text below a reStructuredText directive, without its options."""
@@ -243,11 +239,8 @@ class _Lines:
                 has_body = True
             at = min(stop + 1, len(self.text))
         self.at = max(at, end + 1)
-        language = directive[2].lower()
-        kind = _KINDS.get(language)
-        if kind is not None and has_body:
-            text = self.text[start:at]
-            yield _block(self.document, kind, text, start, is_session=language in _SESSIONS)
+        if has_body:
+            yield from self._code(directive[2].lower(), self.text[start:at], start)
 
     def _html(self, begin: int, start: int) -> Iterator[Block]:
         """Yield the text in ``<pre>`` or ``<code>``, without tags and with entities decoded."""
@@ -294,11 +287,9 @@ class _Lines:
             rest = SourceText(self.document, line[within.end() :], start + within.end())
             yield Block(BlockKind.INLINE, rest)
         for code in _INLINE.finditer(line):
-            if WHOLE_COMMAND.match(code[2].lstrip()) or INSTALLS.search(code[2]):
-                text = _without_prompts(code[2])
-                yield Block(
-                    BlockKind.INLINE, SourceText(self.document, text, start + code.start(2))
-                )
+            if WHOLE_COMMAND.match(code[2].lstrip()) or ELSEWHERE.search(code[2]):
+                text, at = _without_prompts(code[2]), start + code.start(2)
+                yield Block(BlockKind.INLINE, SourceText(self.document, text, at))
         begun = _INLINE_START.fullmatch(line)
         after = _INLINE_REST.match(self.text, end) if begun is not None else None
         if begun is not None and after is not None and WHOLE_COMMAND.match(begun[1].lstrip()):
@@ -312,14 +303,6 @@ def _language(written: str) -> str:
     if words and words[0] in _MYST:
         words = words[1:]
     return words[0] if words else ""
-
-
-def _block(
-    document: Document, kind: BlockKind, text: str, start: int, *, is_session: bool
-) -> Block:
-    if kind in (BlockKind.SCRIPT, BlockKind.TEXT) and (is_session or _PROMPT.match(text)):
-        text = _without_prompts(text)
-    return Block(kind, SourceText(document, text, start))
 
 
 def _without_prompts(text: str) -> str:
@@ -359,7 +342,8 @@ class _Reader(ReadingBuilder):
         super().__init__()
         self.document = document
         self.options: list[Field] = []
-        self.shells = ContainerShells()
+        assigned = set(_ASSIGNED.findall(document.text))
+        self.shells = DocumentShells(Counter(name for name, _ in assigned))
 
     def done(self) -> Reading:
         if any(found.kind is InvocationKind.SLIME for found in self.invocations):
@@ -437,21 +421,37 @@ class _Reader(ReadingBuilder):
 
 
 class _BlockReader(ScriptReader):
-    """Reader of a block that continues the shell of the blocks above; inline code does not."""
+    """Reader of a block that continues the shell of the blocks above."""
 
     def __init__(self, script: Script, above: _Reader, block: Block) -> None:
-        is_inline = block.kind is BlockKind.INLINE
-        image = None if is_inline else above.shells.image(block.section)
-        super().__init__(script, ShellScope(), CommandContext(image=image))
-        self.above, self.section = above, block.section
+        section, self.shells = block.section, above.shells
+        self.known = self.shells.known(section)
+        context = CommandContext(image=self.shells.image(section))
+        super().__init__(script, ShellScope(dict(self.known)), context)
+        self.at = section, len(above.invocations)
+        first_line = section[-1][1] if section else 0
+        # a variable below a server in its section may be for a variant of the server
+        self.is_variant = any(found.place.line > first_line for found in above.invocations[-1:])
+
+    def read(self) -> Reading:
+        reading, variables = super().read(), self.shells.variables
+        for name in self.known.keys() - self.scope.variables.keys():
+            variables.pop(name, None)
+        for name, value in self.scope.variables.items():
+            if value.exported and value is not self.known.get(name):
+                is_again = variables.get(name, (None, value))[0] == self.at
+                later = Value(value.span, why="several blocks set it") if is_again else value
+                holds = not (reading.invocations or self.is_variant)
+                variables[name] = self.at, replace(later, exported=holds)
+        return reading
 
     def _command(self, node: Simple, fields: Sequence[Field], *rest: Any, **more: Any) -> None:
-        shells = self.above.shells
-        image = "" if INSTALLS.search(node.span.text) else shells.opens(fields)
+        image = self.shells.opens(fields)
         if image is not None:
-            servers = len(self.above.invocations) + len(self.invocations)
-            shells.opened.append((self.section, servers, image))
-            self.context = replace(self.context, image=shells.image(self.section))
+            self.shells.opened.append((self.at, image))
+            self.shells.variables.clear()
+            self.known = dict(self.scope.variables)
+            self.context = replace(self.context, image=self.shells.image(self.at[0]))
         super()._command(node, fields, *rest, **more)
 
 

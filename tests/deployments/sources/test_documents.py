@@ -398,3 +398,34 @@ EARLIER_IMAGES = {
 def test_the_shell_of_a_container_holds_for_later_blocks(case: str) -> None:
     text, image = EARLIER_IMAGES[case]
     assert read_text(text, "x.md").invocations[-1].image == image
+
+
+SET = "```bash\nexport SGLANG_X=1\nexport TP=2\n```\n"
+USE = "```bash\n" + COMMAND.replace("--tp 2", "--tp $TP") + "\n```\n"
+SET_3 = SET.replace("TP=2", "TP=3")
+EARLIER_VARIABLES = {
+    "in the section": (SET + USE, "2", True),
+    "in a section above": (f"# A\n{SET}## B\n{USE}", "2", True),
+    "in another section": (f"## A\n{SET}## B\n{USE}", "2", False),
+    "a variant": (f"# A\n{RUN}{SET}{USE}", "2", False),
+    "in a server's block": (USE.replace("\npy", "\nexport TP=2 SGLANG_X=1\npy") + USE, "2", False),
+    "the nearest": (f"# A\n{SET_3}{USE}## B\n{SET}{USE}", "2", True),
+    "several above": (SET_3 + SET + USE, "$TP", True),
+    "several in other sections": (f"## A\n{SET_3}## B\n{SET}## C\n{USE}", "$TP", False),
+    "another below": (f"## A\n{SET}## B\n{USE}{SET_3}", "$TP", False),
+    "a placeholder": (SET.replace("=2", "=<size>") + USE, "<size>", True),
+    "not exported": (SET.replace("export ", "") + USE, "$TP", False),
+    "removed": (f"{SET}```bash\nunset SGLANG_X\n```\n{USE}", "2", False),
+    "after an installation": (f"```\npip install sglang\n```\n{SET}{USE}", "2", True),
+    "in a container": (SET + OPENED + USE, "$TP", False),
+    "in inline code": (f"{SET}Run `{SERVER} --model m --tp $TP`.\n", "2", True),
+    "in another shell": (f"{SET}```\nssh b\n```\n{USE}", "$TP", False),
+}
+
+
+@rows("case", EARLIER_VARIABLES)
+def test_exported_variables_hold_for_later_blocks(case: str) -> None:
+    text, size, is_set = EARLIER_VARIABLES[case]
+    found = read_text(text, "x.md").invocations[-1]
+    words = texts(found)
+    assert (words[words.index("--tp") + 1], "SGLANG_X" in found.env) == (size, is_set)
