@@ -26,13 +26,7 @@ from speclaunch.deployments.sources.interface import (
     Word,
 )
 from speclaunch.deployments.sources.parser import quoted_text
-from speclaunch.deployments.sources.shell_syntax import (
-    Compound,
-    Function,
-    Node,
-    Redirect,
-    Simple,
-)
+from speclaunch.deployments.sources.shell_syntax import Compound, Function, Node, Redirect, Simple
 from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, joined
 from speclaunch.deployments.sources.wrappers import (
     DIFFUSION,

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Container, Iterator
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
 from enum import StrEnum
+from itertools import islice
+from typing import Any
 
 import yaml
 from msgspec import Struct
@@ -19,8 +22,9 @@ from msgspec.structs import replace
 
 from speclaunch.core import InputError, Place, lazy
 from speclaunch.deployments.sources import nodes, slime
+from speclaunch.deployments.sources.commands import CommandContext
 from speclaunch.deployments.sources.expand import Expander
-from speclaunch.deployments.sources.fields import Field, ShellScope
+from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import (
     SERVER,
     VLLM,
@@ -35,12 +39,15 @@ from speclaunch.deployments.sources.parser import parse
 from speclaunch.deployments.sources.shell_syntax import Script, Simple
 from speclaunch.deployments.sources.source_text import (
     Document,
+    Section,
     SourceBuilder,
     SourceText,
     is_ellipsis,
     joined,
+    section_below,
     starts_a_program,
 )
+from speclaunch.deployments.sources.wrappers import ELSEWHERE, DocumentShells
 
 
 class BlockKind(StrEnum):
@@ -64,6 +71,7 @@ class Block(Struct, frozen=True):
 
     kind: BlockKind
     source: SourceText
+    section: Section = ()
 
 
 _MAX_BLOCKS = 5_000
@@ -106,9 +114,14 @@ _LOGGED = lazy(r"[ \t>]*(?:[\[<#/]|\d{4}-|(?:info|debug|warn|error)\b)", re.IGNO
 WHOLE_COMMAND = lazy(_PROGRAM)
 """Pattern of a server command's beginning, including its wrappers and variables."""
 _SETS = lazy(r"[ \t>]*(?:export[ \t]+)?[A-Za-z_]\w*=\S")
+_ASSIGNED = lazy(r"(?<![\w$.-])([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s`;&|)]*)")
 _PROMPT = lazy(rf"^([ \t]*)({_PROMPT_TEXT})(?=\S)", re.MULTILINE)
 _QUOTED = lazy(r"^[ \t]*>+", re.MULTILINE)
-MENTIONS = lazy(rf"sglang|--speculative-|{VLLM}")
+_MENTIONS = lazy(
+    rf"sglang|--speculative-|{VLLM}"
+    r"|\b(?:docker|podman|nerdctl|install|export|unset|exit|ssh|kubectl|conda|git)\b"
+)
+"""Pattern of text that may contain a server command, or prepare a shell for one."""
 
 _IMPORTS = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n){0,50}(?:import[ \t]+\w|from[ \t]+[\w.]+[ \t]+import\b)")
 """Pattern of a Python program's beginning, in a block that declares a shell or no language."""
@@ -133,13 +146,9 @@ _MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
 
 def blocks(document: Document) -> list[Block]:
     """Return the parts of a document that may contain a command, in order."""
-    found: list[Block] = []
-    for block in _Lines(document).read():
-        if MENTIONS.search(block.source.text):
-            found.append(block)
-        if len(found) >= _MAX_BLOCKS:
-            break
-    return found
+    lines = _Lines(document)
+    found = (replace(block, section=lines.section) for block in lines.read())
+    return list(islice((o for o in found if _MENTIONS.search(o.source.text)), _MAX_BLOCKS))
 
 
 class _Lines:
@@ -149,6 +158,7 @@ class _Lines:
         self.document = document
         self.text = document.text[:stop]
         self.at = start
+        self.section: Section = ()
         self._has_end = True
         """True if the end of an HTML element may follow."""
 
@@ -167,7 +177,8 @@ class _Lines:
                 yield from self._html(start + tag.start(), start + tag.end())
             else:
                 self.at = min(end + 1, len(self.text))
-                if MENTIONS.search(line) or "docker" in line or "podman" in line:
+                self.section = section_below(self.section, line, self.document.place(start).line)
+                if _MENTIONS.search(line):
                     yield from self._prose(start, end, above if is_above else start)
                 is_setting = _SETS.match(line) is not None
                 if is_setting and not is_above:
@@ -199,12 +210,17 @@ class _Lines:
         if language in _NESTED:
             yield from _Lines(self.document, start, stop).read()
             return
-        kind = _KINDS.get(language)
         text = self.text[start:stop]
         if ">" in fence[1]:
             text = _QUOTED.sub(lambda match: " " * len(match[0]), text)
+        yield from self._code(language, text, start)
+
+    def _code(self, language: str, text: str, start: int) -> Iterator[Block]:
+        kind = _KINDS.get(language)
+        if kind in (BlockKind.SCRIPT, BlockKind.TEXT):
+            text = _without_prompts(text) if language in _SESSIONS or _PROMPT.match(text) else text
         if kind is not None:
-            yield _block(self.document, kind, text, start, is_session=language in _SESSIONS)
+            yield Block(kind, SourceText(self.document, text, start))
 
     def _directive(self, directive: re.Match[str], end: int) -> Iterator[Block]:
         """Yield the indented text below a reStructuredText directive, without its options."""
@@ -223,11 +239,8 @@ class _Lines:
                 has_body = True
             at = min(stop + 1, len(self.text))
         self.at = max(at, end + 1)
-        language = directive[2].lower()
-        kind = _KINDS.get(language)
-        if kind is not None and has_body:
-            text = self.text[start:at]
-            yield _block(self.document, kind, text, start, is_session=language in _SESSIONS)
+        if has_body:
+            yield from self._code(directive[2].lower(), self.text[start:at], start)
 
     def _html(self, begin: int, start: int) -> Iterator[Block]:
         """Yield the text in ``<pre>`` or ``<code>``, without tags and with entities decoded."""
@@ -237,7 +250,7 @@ class _Lines:
             self.at = self._line_end(begin) + 1
             return
         self.at = closing.end()
-        if not MENTIONS.search(self.text, start, closing.start()):
+        if not _MENTIONS.search(self.text, start, closing.start()):
             return
         builder = SourceBuilder(self.document)
         at = start
@@ -274,11 +287,9 @@ class _Lines:
             rest = SourceText(self.document, line[within.end() :], start + within.end())
             yield Block(BlockKind.INLINE, rest)
         for code in _INLINE.finditer(line):
-            if WHOLE_COMMAND.match(code[2].lstrip()):
-                text = _without_prompts(code[2])
-                yield Block(
-                    BlockKind.INLINE, SourceText(self.document, text, start + code.start(2))
-                )
+            if WHOLE_COMMAND.match(code[2].lstrip()) or ELSEWHERE.search(code[2]):
+                text, at = _without_prompts(code[2]), start + code.start(2)
+                yield Block(BlockKind.INLINE, SourceText(self.document, text, at))
         begun = _INLINE_START.fullmatch(line)
         after = _INLINE_REST.match(self.text, end) if begun is not None else None
         if begun is not None and after is not None and WHOLE_COMMAND.match(begun[1].lstrip()):
@@ -292,14 +303,6 @@ def _language(written: str) -> str:
     if words and words[0] in _MYST:
         words = words[1:]
     return words[0] if words else ""
-
-
-def _block(
-    document: Document, kind: BlockKind, text: str, start: int, *, is_session: bool
-) -> Block:
-    if kind in (BlockKind.SCRIPT, BlockKind.TEXT) and (is_session or _PROMPT.match(text)):
-        text = _without_prompts(text)
-    return Block(kind, SourceText(document, text, start))
 
 
 def _without_prompts(text: str) -> str:
@@ -339,6 +342,8 @@ class _Reader(ReadingBuilder):
         super().__init__()
         self.document = document
         self.options: list[Field] = []
+        assigned = set(_ASSIGNED.findall(document.text))
+        self.shells = DocumentShells(Counter(name for name, _ in assigned))
 
     def done(self) -> Reading:
         if any(found.kind is InvocationKind.SLIME for found in self.invocations):
@@ -366,7 +371,7 @@ class _Reader(ReadingBuilder):
 
     def _script(self, block: Block, *, is_script: bool) -> None:
         script = parse(block.source)
-        reading = ScriptReader(script, ShellScope(), None).read()
+        reading = _BlockReader(script, self, block).read()
         # a block without a stated language may show the output of a command
         if SERVER.search(block.source.text):
             (self.unread if is_script else self.problems).extend(reading.unread)
@@ -409,10 +414,45 @@ class _Reader(ReadingBuilder):
         return bool(found)
 
     def _prose(self, block: Block) -> None:
-        reading = ScriptReader(parse(block.source), ShellScope(), None).read()
+        reading = _BlockReader(parse(block.source), self, block).read()
         if not reading.unread:
             test = is_complete if block.kind is BlockKind.INLINE else is_command
             self.invocations.extend(found for found in reading.invocations if test(found))
+
+
+class _BlockReader(ScriptReader):
+    """Reader of a block that continues the shell of the blocks above."""
+
+    def __init__(self, script: Script, above: _Reader, block: Block) -> None:
+        section, self.shells = block.section, above.shells
+        self.known = self.shells.known(section)
+        context = CommandContext(image=self.shells.image(section))
+        super().__init__(script, ShellScope(dict(self.known)), context)
+        self.at = section, len(above.invocations)
+        first_line = section[-1][1] if section else 0
+        # a variable below a server in its section may be for a variant of the server
+        self.is_variant = any(found.place.line > first_line for found in above.invocations[-1:])
+
+    def read(self) -> Reading:
+        reading, variables = super().read(), self.shells.variables
+        for name in self.known.keys() - self.scope.variables.keys():
+            variables.pop(name, None)
+        for name, value in self.scope.variables.items():
+            if value.exported and value is not self.known.get(name):
+                is_again = variables.get(name, (None, value))[0] == self.at
+                later = Value(value.span, why="several blocks set it") if is_again else value
+                holds = not (reading.invocations or self.is_variant)
+                variables[name] = self.at, replace(later, exported=holds)
+        return reading
+
+    def _command(self, node: Simple, fields: Sequence[Field], *rest: Any, **more: Any) -> None:
+        image = self.shells.opens(fields)
+        if image is not None:
+            self.shells.opened.append((self.at, image))
+            self.shells.variables.clear()
+            self.known = dict(self.scope.variables)
+            self.context = replace(self.context, image=self.shells.image(self.at[0]))
+        super()._command(node, fields, *rest, **more)
 
 
 def _open(found: Invocation) -> Invocation:

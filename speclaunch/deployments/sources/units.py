@@ -13,13 +13,7 @@ from msgspec.structs import replace
 from speclaunch.core import lazy
 from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import Dropped
-from speclaunch.deployments.sources.shell_syntax import (
-    Literal,
-    Node,
-    OpaquePart,
-    ShellWord,
-    Simple,
-)
+from speclaunch.deployments.sources.shell_syntax import Literal, Node, OpaquePart, ShellWord, Simple
 from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, WordPiece
 from speclaunch.deployments.sources.wrappers import cut
 

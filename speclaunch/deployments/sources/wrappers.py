@@ -8,6 +8,7 @@ releases of images, and GPU requests.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -15,8 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.core import InputError, lazy
-from speclaunch.deployments.sources.fields import Field
+from speclaunch.deployments.sources.fields import Field, Value
 from speclaunch.deployments.sources.interface import VLLM, VLLM_IMAGE, Dropped, InvocationKind
+from speclaunch.deployments.sources.source_text import Section
 from speclaunch.engine import ResolvedVersion, declare, resolve_version
 
 ROUTER = "sglang_router.launch_server"
@@ -87,32 +89,28 @@ _WHY = {
     "exec": "it only replaces the shell",
     "command": "it only sets how the shell finds the program",
     "time": "it only measures time",
-    "numactl": "binding to NUMA nodes is not part of the server's arguments",
-    "taskset": "binding to cores is not part of the server's arguments",
-    "nice": "a priority is not part of the server's arguments",
-    "ionice": "a priority is not part of the server's arguments",
-    "chrt": "a priority is not part of the server's arguments",
-    "stdbuf": "buffering is not part of the server's arguments",
-    "unbuffer": "buffering is not part of the server's arguments",
-    "timeout": "a time limit is not part of the server's arguments",
-    "sudo": "the user is not part of the server's arguments",
-    "srun": "Slurm's options are not part of the server's arguments",
-    "mpirun": "MPI's options are not part of the server's arguments",
-    "mpiexec": "MPI's options are not part of the server's arguments",
-    "ray": "Ray's options are not part of the server's arguments",
-    "nsys": "a profiler is not part of the server's arguments",
-    "ncu": "a profiler is not part of the server's arguments",
-    "conda": "the Python environment is not part of the server's arguments",
-    "uv": "the Python environment is not part of the server's arguments",
-    "kubectl": "the pod is not part of the server's arguments",
-    "ssh": "the remote host is not part of the server's arguments",
-    "apptainer": "the container is not part of the server's arguments",
-    "singularity": "the container is not part of the server's arguments",
-    "tini": "an init process is not part of the server's arguments",
-    "dumb-init": "an init process is not part of the server's arguments",
-    "bash": "the outer shell is not part of the server's arguments",
-}  # fmt: skip
-_WHY |= dict.fromkeys(SHELLS, _WHY["bash"])
+} | {
+    name: f"{what} not part of the server's arguments"
+    for names, what in (
+        ("numactl", "binding to NUMA nodes is"),
+        ("taskset", "binding to cores is"),
+        ("nice ionice chrt", "a priority is"),
+        ("stdbuf unbuffer", "buffering is"),
+        ("timeout", "a time limit is"),
+        ("sudo", "the user is"),
+        ("srun", "Slurm's options are"),
+        ("mpirun mpiexec", "MPI's options are"),
+        ("ray", "Ray's options are"),
+        ("nsys ncu", "a profiler is"),
+        ("conda uv", "the Python environment is"),
+        ("kubectl", "the pod is"),
+        ("ssh", "the remote host is"),
+        ("apptainer singularity", "the container is"),
+        ("tini dumb-init", "an init process is"),
+        (" ".join(SHELLS), "the outer shell is"),
+    )
+    for name in names.split()
+}
 
 
 class ServerProgram(Struct, frozen=True):
@@ -355,6 +353,68 @@ def _container_options(words: Sequence[Field], at: int, run: int, found: Wrappin
     found.image = words[index].text if index < len(words) else None
     _drop(words[index : index + 1], f"the image or container of `{tool}`", found)
     return min(index + 1, len(words))
+
+
+ELSEWHERE = lazy(
+    r"^(?:sudo )?(?:exit|ssh|kubectl|srun|apptainer|singularity|docker[ -]compose)\b"
+    r"|\b(?:conda|mamba|uv|venv)\b|\bgit (?:clone\b.{0,300}sglang|checkout|switch|pull|apply)\b"
+    r"|\binstall\b.{0,300}(?:sglang|\.whl| -[er]\b| --editable| \.)"
+)
+"""Pattern of a command that leaves the shell, or may install another SGLang."""
+_OTHER = lazy(
+    r"without|native|bare|local|source|pip|conda|host|option|0\.[4-9]\.\d|\.post|rc\d", re.I
+)
+"""Pattern of a heading of commands for another environment or release."""
+_OPENS = lazy(
+    r"(?:sudo )?(?:docker|podman|nerdctl) (?:container )?(run|create|exec|pull)(.*?) (\S+)"
+    r"( (?:\S*/)?(?:(?:ba|da|k|z)?sh(?: -[il]+| --login)*|(?:sleep|tail) .*))?"
+)
+_TERMINAL = lazy(r" (?:-[a-z]*[it][a-z]*|--interactive|--tty)(?!\S)")
+
+
+class DocumentShells(Struct):
+    """Shells of a document's blocks. Each key is a section and the number of servers above."""
+
+    assigned: Counter[str]
+    """Number of different texts that the document assigns to each variable."""
+    images: set[str] = set()
+    opened: list[tuple[tuple[Section, int], str]] = []
+    """Image of each container in which a shell was opened; "" if it is unknown."""
+    variables: dict[str, tuple[tuple[Section, int], Value]] = {}
+
+    def known(self, section: Section) -> dict[str, Value]:
+        """Return the variables in a section; those that another section sets are not exported."""
+        found = {}
+        for name, ((at, _), value) in self.variables.items():
+            is_near = section[: len(at)] == at
+            if is_near or self.assigned[name] == 1:
+                found[name] = replace(value, exported=value.exported and is_near)
+        return found
+
+    def image(self, section: Section) -> str | None:
+        """Return the image in which the shell of a section runs; None if it is uncertain."""
+        key, image = self.opened[-1] if self.opened else (((), 0), "")
+        is_near = section[: len(key[0])] == key[0]
+        rivals = {other for at, other in self.opened if at == key or not is_near}
+        release = tagged_version(image) if len(rivals) == 1 else None
+        titles = [title[2].replace(release or "", "") for title in section if title not in key[0]]
+        return None if release is None or any(map(_OTHER.search, titles)) else image
+
+    def opens(self, words: Sequence[Field]) -> str | None:
+        """Return the image whose shell a command opens: "" if unknown, None if it opens none."""
+        text = " ".join(word.text for word in words)
+        if ELSEWHERE.search(text):
+            return ""
+        if (found := _OPENS.fullmatch(text)) is None:
+            return None
+        verb, options, image, shell = found.groups()
+        has_terminal = verb != "exec" and _TERMINAL.search(options)
+        if verb == "exec":
+            image = "".join(self.images) if len(self.images) == 1 else ""
+        elif verb != "pull" and not shell and not (has_terminal and ":" in image):
+            image = ""
+        self.images.add(image)
+        return image if shell or has_terminal else None
 
 
 _TAG = lazy(

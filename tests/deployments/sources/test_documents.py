@@ -352,3 +352,80 @@ def test_an_engine_in_a_notebook() -> None:
 def test_a_fenced_unit_of_systemd(language: str) -> None:
     text = f"```{language}\nExecStart=/opt/bin/python -m sglang.launch_server \\\n  --tp 2\n```\n"
     assert texts(only(read_markdown(text, "x.md"))) == ["--tp", "2"]
+
+
+IMAGE = "lmsysorg/sglang:v0.5.9"
+OPENED = f"```bash\ndocker run --gpus all -it {IMAGE} bash\n```\n"
+OTHER = OPENED.replace("0.5.9", "0.5.3")
+RUN = f"```bash\n{COMMAND}\n```\n"
+DETACHED = f"```bash\ndocker run -d --name s {IMAGE} tail -f /dev/null\n```\n"
+ENTER = "```bash\ndocker exec -it s bash\n```\n"
+PULLED = f"```\ndocker pull {IMAGE}\n```\n"
+EARLIER_IMAGES = {
+    "the shell of the last container": (OPENED + RUN, IMAGE),
+    "in one block": (f"```bash\ndocker run -it {IMAGE} /bin/bash\n{COMMAND}\n```\n", IMAGE),
+    "a session": (f"```console\n$ docker run -it {IMAGE} bash\n```\n{RUN}", IMAGE),
+    "no command": (OPENED.replace(" bash\n", "\n") + RUN, IMAGE),
+    "an entrypoint": (OPENED.replace("-it", "-it --entrypoint bash").replace(" bash\n", "\n") + RUN, IMAGE),
+    "a container that waits": (DETACHED + RUN, IMAGE),
+    "by its name": (DETACHED + ENTER + RUN, IMAGE),
+    "the name of another": (DETACHED + OTHER + ENTER + RUN, None),
+    "by the pulled image": (PULLED + ENTER + RUN, IMAGE),
+    "one of two pulled images": (PULLED + PULLED.replace("9\n", "8\n") + ENTER + RUN, None),
+    "only pulled": (PULLED + RUN, None),
+    "a container that serves": (OPENED.replace("bash\n", "nginx\n") + RUN, None),
+    "a container that ends": (OPENED.replace("bash\n", "bash -c 'nvidia-smi'\n") + RUN, None),
+    "detached without a command": (OPENED.replace("-it", "-d").replace(" bash\n", "\n") + RUN, None),
+    "no release": (OPENED.replace("v0.5.9", "latest") + RUN, None),
+    "another section": (f"# A\n## B\n{OPENED}## 4.2.2 C\n{RUN}", IMAGE),
+    "two images": (OTHER + OPENED + RUN, None),
+    "two sections": (f"## A\n{OTHER}{RUN}## B\n{OPENED}### C\n{RUN}", IMAGE),
+    "a section after two images": (f"## A\n{OTHER}{RUN}## B\n{OPENED}{RUN}## C\n{RUN}", None),
+    "tabs": (f"**A**\n\n{OTHER}\n**B**\n\n{OPENED}\n**Run**\n\n{RUN}", None),
+    "a nearer container": (OTHER + RUN + OPENED + RUN, IMAGE),
+    "its own container": (OTHER + f"```\ndocker run {IMAGE} {COMMAND}\n```\n", IMAGE),
+    "another installation": (f"{OPENED}```\npip install 'sglang==0.5.3'\n```\n{RUN}", None),
+    "an installation in a sentence": (f"{OPENED}Then `pip install -U sglang`.\n{RUN}", None),
+    "another place": (f"{OPENED}```\nexit\n```\n{RUN}", None),
+    "another host": (f"{OPENED}```\nssh b '{COMMAND}'\n```\n", None),
+    "another release in the text": (f"# A\n{OPENED}# B\n- SGLang: 0.5.7\n### C\n{RUN}", None),
+    "its release in the text": (f"# A\n{OPENED}# B\n- SGLang: v0.5.9\n### C\n{RUN}", IMAGE),
+    "a section without containers": (f"# A\n{OPENED}# Without Docker\n{RUN}", None),
+}  # fmt: skip
+
+
+@rows("case", EARLIER_IMAGES)
+def test_the_shell_of_a_container_holds_for_later_blocks(case: str) -> None:
+    text, image = EARLIER_IMAGES[case]
+    assert read_text(text, "x.md").invocations[-1].image == image
+
+
+SET = "```bash\nexport SGLANG_X=1\nexport TP=2\n```\n"
+USE = "```bash\n" + COMMAND.replace("--tp 2", "--tp $TP") + "\n```\n"
+SET_3 = SET.replace("TP=2", "TP=3")
+EARLIER_VARIABLES = {
+    "in the section": (SET + USE, "2", True),
+    "in a section above": (f"# A\n{SET}## B\n{USE}", "2", True),
+    "in another section": (f"## A\n{SET}## B\n{USE}", "2", False),
+    "a variant": (f"# A\n{RUN}{SET}{USE}", "2", False),
+    "in a server's block": (USE.replace("\npy", "\nexport TP=2 SGLANG_X=1\npy") + USE, "2", False),
+    "the nearest": (f"# A\n{SET_3}{USE}## B\n{SET}{USE}", "2", True),
+    "several above": (SET_3 + SET + USE, "$TP", True),
+    "several in other sections": (f"## A\n{SET_3}## B\n{SET}## C\n{USE}", "$TP", False),
+    "another below": (f"## A\n{SET}## B\n{USE}{SET_3}", "$TP", False),
+    "a placeholder": (SET.replace("=2", "=<size>") + USE, "<size>", True),
+    "not exported": (SET.replace("export ", "") + USE, "$TP", False),
+    "removed": (f"{SET}```bash\nunset SGLANG_X\n```\n{USE}", "2", False),
+    "after an installation": (f"```\npip install sglang\n```\n{SET}{USE}", "2", True),
+    "in a container": (SET + OPENED + USE, "$TP", False),
+    "in inline code": (f"{SET}Run `{SERVER} --model m --tp $TP`.\n", "2", True),
+    "in another shell": (f"{SET}```\nssh b\n```\n{USE}", "$TP", False),
+}
+
+
+@rows("case", EARLIER_VARIABLES)
+def test_exported_variables_hold_for_later_blocks(case: str) -> None:
+    text, size, is_set = EARLIER_VARIABLES[case]
+    found = read_text(text, "x.md").invocations[-1]
+    words = texts(found)
+    assert (words[words.index("--tp") + 1], "SGLANG_X" in found.env) == (size, is_set)
