@@ -200,12 +200,10 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.Add: operator.add,
     ast.Sub: operator.sub,
-    ast.FloorDiv: operator.floordiv,
     ast.LShift: operator.lshift,
     ast.Pow: operator.pow,
 }
 _MAX_NUMBER = 1 << 60
-_MAX_EXPONENT = 60
 _OPERATOR = lazy(r"[|&;]|[0-9]?[<>]")
 """Pattern of the start of a word that ends a shell command's arguments."""
 _SAME = frozenset(
@@ -452,9 +450,7 @@ class PythonEvaluator:
         if calculate is None or type(first) is not int or type(other) is not int:
             return self.unknown(node)
         is_power = isinstance(node.op, (ast.LShift, ast.Pow))
-        if other < (0 if is_power else 1) and not isinstance(node.op, (ast.Mult, ast.Add, ast.Sub)):
-            return self.unknown(node)
-        if is_power and (other > _MAX_EXPONENT or abs(first) > _MAX_NUMBER):
+        if is_power and (other not in range(61) or abs(first) > _MAX_NUMBER):
             return self.unknown(node)
         value = calculate(first, other)
         if abs(value) > _MAX_NUMBER:
@@ -490,7 +486,7 @@ class PythonEvaluator:
             found.separator = between.text if isinstance(between, PythonText) else " "
             return found
         if name == "replace" and inner is not None and len(node.args) == 2:
-            return self._replaced(node, inner, depth)
+            return self._replaced(node, self.value(inner, depth + 1))
         if name == "copy" and inner is not None and not node.args:
             found = self.value(inner, depth + 1)
             if isinstance(found, PythonTable):
@@ -518,13 +514,12 @@ class PythonEvaluator:
             made.rest += keywords.rest + [self.several(argument) for argument in node.args]
         return self.unknown(node) if made is None else made
 
-    def _replaced(self, node: ast.Call, inner: ast.expr, depth: int) -> PythonValue:
+    def _replaced(self, node: ast.Call, found: PythonValue) -> PythonValue:
         """Return `text.replace("_", "-")`: a text in which single characters are replaced."""
-        found, *pair = (self.value(part, depth + 1) for part in (inner, *node.args))
-        if not isinstance(found, PythonText) or any(piece.unknown for piece in found.pieces):
+        old, new = (str(getattr(part, "value", "")) for part in node.args)
+        if not isinstance(found, PythonText) or not len(old) == len(new) == 1:
             return self.unknown(node)
-        old, new = (text.text if isinstance(text, PythonText) else "" for text in pair)
-        if len(old) != 1 or len(new) != 1 or any(getattr(text, "unknown", True) for text in pair):
+        if any(piece.unknown for piece in found.pieces):
             return self.unknown(node)
         changed = (replace(p, text=p.text.replace(old, new), exact=False) for p in found.pieces)
         return replace(found, pieces=tuple(changed))

@@ -412,12 +412,12 @@ def test_a_step_that_a_condition_may_skip() -> None:
     assert said(read(program % "break")) == "?"
 
 
-@rows("expression, value", [("1 << 20", "1048576"), ("2 ** 3", "8"), ("7 // 2", "3")])
+@rows("expression, value", [("1 << 20", "1048576"), ("2 ** 3", "8")])
 def test_more_arithmetic(expression: str, value: str) -> None:
     assert said(read(f"sgl.Engine(model_path='m', page_size={expression})")).endswith(f" {value}")
 
 
-@rows("expression", ["1 << 10**9", "2 ** 10**9", "9**99**9", "1 // 0", "1 << -1", "2 ** -1"])
+@rows("expression", ["1 << 10**9", "2 ** 10**9", "9**99**9", "1 << -1", "2 ** -1"])
 def test_numbers_that_are_not_computed(expression: str) -> None:
     assert said(read(f"sgl.Engine(model_path='m', page_size={expression})")).endswith(" ?")
 
