@@ -128,8 +128,13 @@ def probes(plan: Plan, *kinds: ProbeKind) -> Iterator[Probe]:
 
 
 def path_of(probe: Probe) -> str | None:
-    """Return the path of a probe without query or fragment; None if unset or unknown."""
+    """Return the path of a probe without query or fragment; None if unset.
+
+    Raises UnknownValueError.
+    """
     found = text(probe.path)
+    if found is None and probe.path is not None:
+        raise UnknownValueError(f"the path of the {probe.kind.value} is unknown")
     if found is None:
         return None
     path = found.partition("?")[0].partition("#")[0]

@@ -256,8 +256,10 @@ def _leader_worker(
     return changed(role, found)
 
 
-_OPEN = lazy(r"\{\{.*?\}\}|\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|__[A-Z][A-Z0-9_]*__")
-"""Pattern of text that another program fills in."""
+_OPEN = lazy(
+    r"\{\{.*?\}\}|\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|__[A-Z][A-Z0-9_]*__|\ue000[^\ue001]+"
+)
+"""Pattern of text that another program fills in (`templates.MARK` in a template)."""
 _INTEGER = lazy(r"[-+]?\d+\Z")
 _QUANTITY = lazy(r"(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[A-Za-z]{0,2}|e[+-]?\d+)\Z")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}

@@ -202,9 +202,11 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
             overridden.append(requested[field_name])
         requested[field_name] = value
     of_speculation = {field for field in requested if field.startswith("speculative_")}
-    may_set: dict[str, str] = {}
-    if found.elided and of_speculation and "speculative_algorithm" not in of_speculation:
-        may_set["speculative_algorithm"] = f"{found.elided[0].text} may set it"
+    open_names = {"host", *(["speculative_algorithm"] if of_speculation else ())}
+    may_set = {
+        name: f"{found.elided[0].text} may set it"
+        for name in (open_names - requested.keys() if found.elided else ())
+    }
     slime = invocation.kind is InvocationKind.SLIME
     ignored: list[RequestedValue] = []
     if slime:

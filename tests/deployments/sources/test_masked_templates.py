@@ -84,6 +84,21 @@ def test_a_helm_template() -> None:
     assert by_text["--trust-remote-code"] == (36, 11)
 
 
+def test_what_a_template_fills_in_is_neither_set_nor_left_out(tmp_path: Path) -> None:
+    text = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: s}\nspec:\n  containers:\n"
+        "    - name: s\n      image: {{ .Values.image }}\n"
+        "      command: [python3, -m, sglang.launch_server, --model-path, m]\n      args:\n"
+        "        {{- range .Values.args }}\n        - {{ . | quote }}\n        {{- end }}\n"
+        "      livenessProbe:\n        httpGet: {path: {{ .Values.path }}, port: 30000}\n"
+    )
+    codes = {"SPL852", "SPL856", "SPL861"}
+    assert not codes & {finding.code for finding in lint_text(text, "pod.yaml", tmp_path)}
+    plain = text.replace("{{ .Values.image }}", "sglang").replace("{{ .Values.path }}", "/v1/models")
+    without = "".join(line for line in plain.splitlines(keepends=True) if "{{" not in line)
+    assert codes < {finding.code for finding in lint_text(without, "plain.yaml", tmp_path)}
+
+
 def test_a_jinja_script() -> None:
     found = only(read_text(JINJA, "run.sh.j2"))
     assert said(found) == {
