@@ -44,7 +44,6 @@ from speclaunch.deployments.sources.source_text import (
     SourceText,
     is_ellipsis,
     joined,
-    section_below,
     starts_a_program,
 )
 from speclaunch.deployments.sources.wrappers import ELSEWHERE, DocumentShells
@@ -75,6 +74,12 @@ class Block(Struct, frozen=True):
 
 
 _MAX_BLOCKS = 5_000
+_HEADING = lazy(
+    r"[ \t>]*+(?:(#{1,6})[ \t]|[=~^-]{3,}[ \t]*$|</?(?:h\d|details|summary|tab)|===[+!]? [\"']|:::"
+    r"|\.\. tab|(?:[-*+]|\d+[.)])?[ \t]*\*\*[^*\n]+\*\*:?[ \t]*$|(.{0,300}?\bv?0\.[4-9]\.\d))",
+    re.IGNORECASE,
+)
+"""Pattern of a line that separates sections: a heading, an underline, a tab, bold, a release."""
 FENCE = lazy(r"([ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^\n`]*)")
 _DIRECTIVE = lazy(
     r"([ \t]*)\.\.[ \t]+(?:code-block|code|sourcecode|prompt|parsed-literal|console)::[ \t]*(\S*)"
@@ -177,7 +182,10 @@ class _Lines:
                 yield from self._html(start + tag.start(), start + tag.end())
             else:
                 self.at = min(end + 1, len(self.text))
-                self.section = section_below(self.section, line, self.document.place(start).line)
+                if heading := _HEADING.match(line):
+                    level = 0 if heading[2] else len(heading[1] or "#######")
+                    outer = (title for title in self.section if title[0] < level)
+                    self.section = (*outer, (level, self.document.place(start).line, line))
                 if _MENTIONS.search(line):
                     yield from self._prose(start, end, above if is_above else start)
                 is_setting = _SETS.match(line) is not None
@@ -421,16 +429,16 @@ class _Reader(ReadingBuilder):
 
 
 class _BlockReader(ScriptReader):
-    """Reader of a block that continues the shell of the blocks above."""
+    """Reader of a block in the shell of the blocks above; variables below a server are variants."""
 
     def __init__(self, script: Script, above: _Reader, block: Block) -> None:
         section, self.shells = block.section, above.shells
         self.known = self.shells.known(section)
+        script.source.document.spend(len(self.known))
         context = CommandContext(image=self.shells.image(section))
         super().__init__(script, ShellScope(dict(self.known)), context)
         self.at = section, len(above.invocations)
         first_line = section[-1][1] if section else 0
-        # a variable below a server in its section may be for a variant of the server
         self.is_variant = any(found.place.line > first_line for found in above.invocations[-1:])
 
     def read(self) -> Reading:

@@ -256,22 +256,6 @@ class SourceBuilder:
 
 Section = tuple[tuple[int, int, str], ...]
 """Level, line number and text of the headings above; a stated release has level 0 (no end)."""
-_HEADING = lazy(
-    r"[ \t>]*(?:(#{1,6})[ \t]|[=~^-]{3,}[ \t]*$|</?(?:h\d|details|summary|tab)|===[+!]? [\"']|:::"
-    r"|\.\. tab|(?:[-*+]|\d+[.)])?[ \t]*\*\*[^*\n]+\*\*:?[ \t]*$|(.{0,300}?\bv?0\.[4-9]\.\d))",
-    re.IGNORECASE,
-)
-"""Pattern of a line that separates sections: a heading, an underline, a tab, bold, a release."""
-
-
-def section_below(section: Section, text: str, line: int) -> Section:
-    """Return the section below a line of prose: `section` unless the line is a heading."""
-    if (heading := _HEADING.match(text)) is None:
-        return section
-    level = 0 if heading[2] else len(heading[1] or "#######")
-    return (*(title for title in section if title[0] < level), (level, line, text))
-
-
 _QUOTES = str.maketrans("\"'", "  ")
 
 

@@ -361,9 +361,7 @@ ELSEWHERE = lazy(
     r"|\binstall\b.{0,300}(?:sglang|\.whl| -[er]\b| --editable| \.)"
 )
 """Pattern of a command that leaves the shell, or may install another SGLang."""
-_OTHER = lazy(
-    r"without|native|bare|local|source|pip|conda|host|option|0\.[4-9]\.\d|\.post|rc\d", re.I
-)
+_OTHER = lazy(r"without|native|bare|local|source|pip|conda|host|option|\b0\.[4-9]\.\d", re.I)
 """Pattern of a heading of commands for another environment or release."""
 _OPENS = lazy(
     r"(?:sudo )?(?:docker|podman|nerdctl) (?:container )?(run|create|exec|pull)(.*?) (\S+)"
@@ -396,9 +394,9 @@ class DocumentShells(Struct):
         key, image = self.opened[-1] if self.opened else (((), 0), "")
         is_near = section[: len(key[0])] == key[0]
         rivals = {other for at, other in self.opened if at == key or not is_near}
-        release = tagged_version(image) if len(rivals) == 1 else None
-        titles = [title[2].replace(release or "", "") for title in section if title not in key[0]]
-        return None if release is None or any(map(_OTHER.search, titles)) else image
+        is_other = any(_OTHER.search(title[2]) for title in section if title not in key[0])
+        is_known = len(rivals) == 1 and not is_other and tagged_version(image) is not None
+        return image if is_known else None
 
     def opens(self, words: Sequence[Field]) -> str | None:
         """Return the image whose shell a command opens: "" if unknown, None if it opens none."""

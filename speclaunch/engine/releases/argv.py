@@ -273,7 +273,9 @@ def parse_argv(
             parsed.append(outcome)
         else:
             problems.append(outcome)
-    problems += [ArgvProblem(index, f"unrecognized arguments: {args[index]}") for index in stray]
+    for index in stray:
+        shown = args[index] if args[index].strip() else repr(args[index])
+        problems.append(ArgvProblem(index, f"unrecognized arguments: {shown}"))
     missing = _missing(catalogue, parsed)
     if missing:
         problems.append(missing)

@@ -267,6 +267,14 @@ def test_every_form_is_changed_in_its_own_way(name: str, text: str) -> None:
     assert done.text == text.replace(OLD, NEW)
 
 
+def test_a_document_whose_images_become_equal_is_migrated() -> None:
+    block = "## A\n```bash\ndocker run -it lmsysorg/sglang:v0.5.3 bash\n{}\n```\n".format
+    text = block(COMMAND) + block(COMMAND).replace("0.5.3", "0.5.9") + f"## B\n`{COMMAND}`\n"
+    done = migrate(text, "0.5.23", None, "x.md")
+    expected = text.replace("0.5.3", "0.5.23").replace("0.5.9", "0.5.23").replace(OLD, NEW)
+    assert not done.problems and done.text == expected
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -389,7 +389,7 @@ EARLIER_IMAGES = {
     "another place": (f"{OPENED}```\nexit\n```\n{RUN}", None),
     "another host": (f"{OPENED}```\nssh b '{COMMAND}'\n```\n", None),
     "another release in the text": (f"# A\n{OPENED}# B\n- SGLang: 0.5.7\n### C\n{RUN}", None),
-    "its release in the text": (f"# A\n{OPENED}# B\n- SGLang: v0.5.9\n### C\n{RUN}", IMAGE),
+    "a release above both": (f"# A\n- SGLang: v0.5.9\n# B\n{OPENED}### C\n{RUN}", IMAGE),
     "a section without containers": (f"# A\n{OPENED}# Without Docker\n{RUN}", None),
 }  # fmt: skip
 

@@ -57,6 +57,14 @@ def test_every_problem_is_found_with_its_word_and_the_engines_own_text() -> None
     assert parsed.error.startswith("ambiguous option: --cuda-graph-max-bs could match")
 
 
+def test_a_blank_word_is_shown_in_quotes() -> None:
+    for word, shown in ((" ", "' '"), ("\xa0", r"'\xa0'"), ("", "''"), ("x y", "x y")):
+        parsed = parse_argv(["--model-path", "m", "--trust-remote-code", word], CATALOGUE)
+        assert [problem.message for problem in parsed.problems] == [
+            f"unrecognized arguments: {shown}"
+        ]
+
+
 def test_the_values_of_an_ambiguous_flag_are_its_own() -> None:
     parsed = parse("--model-path m --cuda-graph-bs 1 2 4 8 --tp 2")
     assert [problem.message.split(":")[0] for problem in parsed.problems] == ["ambiguous option"]
