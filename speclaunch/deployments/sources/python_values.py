@@ -226,6 +226,11 @@ class PythonText(Struct):
         return len(self.pieces) == 1 and self.pieces[0].unknown is not None
 
     @property
+    def is_key(self) -> bool:
+        """True for a string without unknown parts."""
+        return self.is_text and not any(piece.unknown for piece in self.pieces)
+
+    @property
     def text(self) -> str:
         """Text, with unknown parts as in the source."""
         return "".join(piece.text for piece in self.pieces)
@@ -417,7 +422,7 @@ class PythonEvaluator:
         for key, value in zip(node.keys, node.values, strict=True):
             known = self.value(value, depth + 1)
             name = self.value(key, depth + 1) if key is not None else None
-            if isinstance(name, PythonText) and name.is_text and not name.unknown:
+            if isinstance(name, PythonText) and name.is_key:
                 found.entries[name.text] = (name, known)
             elif key is None and isinstance(known, PythonTable):
                 found.entries |= known.entries

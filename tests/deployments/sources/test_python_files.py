@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from speclaunch.checks.edit.migrate_file import migrate_data
 from speclaunch.core.errors import SpeclaunchError
 from speclaunch.deployments.sources.deployment import to_deployment
+from speclaunch.deployments.sources.effective_words import effective
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import Invocation, InvocationKind
 from speclaunch.deployments.sources.python_files import read_python
 from speclaunch.deployments.sources.python_values import ProgramPositions
 from speclaunch.deployments.sources.source_text import Document
+from speclaunch.engine import load
 from tests.support.deployments.sources.helpers import at, env, lint_text, only
 from tests.support.lint_report import collect
 from tests.support.loops import over, rows
@@ -35,6 +37,28 @@ def said(found: Invocation) -> str:
     """The words that are known, `?` for each that is not; without what may be added."""
     rest = [word for word in found.words if word.text != "*"]
     return " ".join(word.text if word.evaluated else "?" for word in rest)
+
+
+@over(
+    [
+        ('"--tp", *extra', {"tp_size": "???"}),
+        ('"--tp", *extra, b', {"tp_size": "???"}),
+        ('"--cuda-graph-bs-decode", "1", *extra', {"cuda_graph_bs_decode": "???"}),
+        ('"--trust-remote-code", *extra', {"trust_remote_code": True}),
+        ('"--trust-remote-code", word', {"trust_remote_code": True}),
+        ('"--trust-remote-code", *a, "b", "--tp", "2"', {"trust_remote_code": True, "tp_size": 2}),
+    ]
+)
+def test_arguments_after_an_unknown_number_of_words(case: tuple[str, dict[str, object]]) -> None:
+    """They may set the algorithm, and are never the value of a switch."""
+    words, known = case
+    draft = '"--speculative-draft-model-path", "d"'
+    found = read(f'subprocess.run(["sglang", "serve", "m", {draft}, {words}])')
+    imported = to_deployment(found, "x")
+    args = {name: line.value for name, line in imported.args.items()}
+    assert args == {"model_path": "m", "speculative_draft_model_path": "d"} | known
+    assert not imported.problems
+    assert effective(found, load("0.5.23")).elided
 
 
 PROGRAM = """\
@@ -215,6 +239,7 @@ UNKNOWN += [
         "m --x ?",
     ),
     ("sgl.Engine(model_path='m', stat_loggers=x, placement_group=y)", "--model-path m"),
+    ('sgl.Engine(**{"enable_metrics": True, f"{p}_size": 2})', "? --enable-metrics"),
 ]
 
 
