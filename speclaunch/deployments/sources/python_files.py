@@ -142,7 +142,7 @@ class Calls:
         if isinstance(other_args, PythonList):
             words += [item.field().word() for item in other_args.consume()]
         elif other_args is not None:
-            words = [Word("*", where, evaluated=False, why=MORE), *words]
+            words.append(Word("*", where, evaluated=False, why=MORE))
         table = call.entries["env"][1] if "env" in call.entries else None
         env = table.words() if isinstance(table, PythonTable) else {}
         return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where, env=env)
@@ -272,16 +272,16 @@ class _Launches:
                 more = {"env": env, "image": image, "hardware": hardware, "read_only": _READ_ONLY}
                 found.append(replace(launch, **more))
         found.sort(key=lambda invocation: (invocation.place.line, invocation.place.column))
-        run = {_key(launch.place, launch.words) for launch in found}
-        # a list that one scope makes and another one runs is one command
+        run: dict[Place, list[list[str]]] = {}
+        for launch in found:
+            run.setdefault(launch.place, []).append([word.text for word in launch.words])
+        # a list that one scope makes and another one runs or extends is one command
         known = (
             launch
             for launch in found
-            if not (
-                launch.words
-                and launch.words[0].why == MORE
-                and _key(launch.place, launch.words[1:]) in run
-            )
+            if not (launch.words and launch.words[0].why == MORE)
+            or [word.text for word in launch.words[1:]]
+            not in (words[: len(launch.words) - 1] for words in run[launch.place])
         )
         return Reading(tuple(distinct(known)))
 
@@ -385,10 +385,6 @@ def _container(call: PythonCall) -> PythonList | None:
         if len(lists) == len(names):
             return PythonList([item for part in lists for item in part.consume()])
     return None
-
-
-def _key(place: Place, words: Sequence[Word]) -> tuple[Place, tuple[str, ...]]:
-    return place, tuple(word.text for word in words)
 
 
 def _split_item(item: PythonText) -> list[PythonText]:

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 
 from msgspec import Struct
 
 from speclaunch.deployments.sources.interface import Word
-from speclaunch.deployments.sources.python_definitions import FUNCTIONS, Definitions, is_parsing
+from speclaunch.deployments.sources.python_definitions import (
+    FUNCTIONS,
+    AnyFunction,
+    Definitions,
+    is_parsing,
+)
 from speclaunch.deployments.sources.python_values import (
     MAX_PIECES,
     ProgramPositions,
@@ -22,6 +27,7 @@ from speclaunch.deployments.sources.python_values import (
     PythonTable,
     PythonText,
     PythonValue,
+    copied,
     dotted,
     last_name,
     under,
@@ -31,6 +37,7 @@ from speclaunch.deployments.sources.source_text import Document
 _NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 _MAX_SCOPES = 5000
 _MAX_NESTING = 30
+_MAX_BASES = 5
 _MAX_ENTRIES = 200
 _NOT_REPEATED = (*_NESTED, ast.Break, ast.Return)
 """Parts of a loop's body that prevent reading it for each entry of a dictionary."""
@@ -69,6 +76,7 @@ class PythonProgram:
         self.positions = ProgramPositions(document)
         self.seen: list[ScopeContents] = []
         self._once = _assigned_once(tree)
+        self._classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         self._waiting: list[tuple[ast.AST, dict[str, PythonValue | None], ScopeContents]] = []
         self._constants: dict[str, PythonValue | None] = {}
         self.definitions = Definitions(tree, lambda: self.evaluator(self._constants))
@@ -110,24 +118,53 @@ class PythonProgram:
             scope.run(node.body)
         elif isinstance(node, ast.ClassDef):
             outside = set(names)
-            scope.run(node.body)
+            for part in self._lineage(node):
+                scope.inherit(part)
             for name, value in list(scope.names.items()):
                 if name not in outside and "." not in name:
                     scope.names[f"self.{name}"] = value
-            self._set_up(node, scope)
+            self._methods(scope)
         self.seen.append(inside)
         self._queue(scope, scope.names)
 
-    def _set_up(self, node: ast.ClassDef, scope: _Scope) -> None:
-        """Set the attributes that `__init__`, `setUpClass` and similar methods set."""
-        for method in node.body:
-            if isinstance(method, FUNCTIONS) and method.name.lower() in _SET_UPS:
-                known = self.definitions.arguments(method)
-                trial = _Scope(self, {**scope.names, **known}, ScopeContents())
-                trial.run(method.body)
-                for name, value in trial.names.items():
-                    if name.startswith("self.") and name not in scope.names:
-                        scope.names[name] = value
+    def _lineage(self, node: ast.ClassDef, depth: int = 0) -> Sequence[ast.ClassDef]:
+        """Return a class after its base classes in this program, nearest last."""
+        self.document.spend()
+        bases = (self._classes.get(dotted(base) or "") for base in reversed(node.bases))
+        parts = [self._lineage(base, depth + 1) for base in bases if base and depth < _MAX_BASES]
+        return list(dict.fromkeys([*chain.from_iterable(parts), node]))
+
+    def _methods(self, scope: _Scope) -> None:
+        """Set what set-up methods set, and results: `self.f()`, or `super.f()` if overridden."""
+        methods = {method: method.name for method in scope.nested if isinstance(method, FUNCTIONS)}
+        last = {name: method for method, name in methods.items()}
+        set_ups = [method for method, name in methods.items() if name.lower() in _SET_UPS]
+        getters = [method for method in methods if isinstance(method.body[-1], ast.Return)]
+        for method in (*getters, *set_ups, *getters):
+            trial = self._trial(scope, method)
+            if method in set_ups:
+                set_ = {name: v for name, v in trial.names.items() if name.startswith("self.")}
+                scope.names |= set_
+            else:
+                owner = "self" if last[method.name] is method else "super"
+                result = trial.seen.returned[0] if len(trial.seen.returned) == 1 else None
+                scope.names[f"{owner}.{method.name}()"] = result
+
+    def _trial(self, scope: _Scope, method: AnyFunction) -> _Scope:
+        """Run a method on copies of the known lists and dictionaries."""
+        known = self.definitions.arguments(method)
+        self.document.spend(len(scope.names))
+        names = {name: value and copied(value) for name, value in scope.names.items()}
+        parameters = (part.arg for part in ast.walk(method.args) if isinstance(part, ast.arg))
+        trial = _Scope(self, names | dict.fromkeys(parameters) | known, ScopeContents())
+        trial.run(method.body)
+        return trial
+
+
+def _extends(method: AnyFunction | ast.ClassDef) -> bool:
+    """True if a method calls the method of its base class that it overrides."""
+    calls = (dotted(call.func) for call in ast.walk(method) if isinstance(call, ast.Call))
+    return f"super.{method.name}" in calls
 
 
 def _ends(node: ast.stmt) -> bool:
@@ -147,7 +184,7 @@ class _Scope:
     ) -> None:
         self.names = names
         self.seen = seen
-        self.nested: list[ast.AST] = []
+        self.nested: list[AnyFunction | ast.ClassDef] = []
         self._evaluator = program.evaluator(names)
         self._document = program.document
         self._ignored = program.ignored
@@ -167,6 +204,13 @@ class _Scope:
                 self._document.spend()
                 self._statement(node)
         self._depth -= 1
+
+    def inherit(self, node: ast.ClassDef) -> None:
+        """Run a class body after those of its bases, whose methods it overrides."""
+        inherited, self.nested = self.nested, []
+        self.run(node.body)
+        own = {part.name for part in self.nested if not _extends(part)}
+        self.nested[:0] = [part for part in inherited if part.name not in own]
 
     def decorator(self, node: ast.expr) -> None:
         """Read the GPUs from a decorator like `@app.function(gpu="H100:8")`."""

@@ -175,11 +175,13 @@ def _field(text: str, at: int, end: int) -> int | None:
 
 
 def dotted(node: ast.AST) -> str | None:
-    """Return the text of `a.b.c`, with `cls` as `self`; None for other expressions."""
+    """Return the text of `a.b.c`, with `cls` as `self` and `super()` as `super`; else None."""
     names: list[str] = []
     while isinstance(node, ast.Attribute) and len(names) < 8:
         names.append(node.attr)
         node = node.value
+    if isinstance(node, ast.Call) and dotted(node.func) == "super":
+        node = node.func
     if not isinstance(node, ast.Name):
         return None
     names.append("self" if node.id == "cls" else node.id)
@@ -271,6 +273,13 @@ class PythonTable(Struct):
 
 
 PythonValue = PythonText | PythonList | PythonTable
+
+
+def copied(value: PythonValue) -> PythonValue:
+    """Return a shallow copy of a list or dictionary; other values unchanged."""
+    if isinstance(value, PythonTable):
+        return PythonTable(dict(value.entries), list(value.rest))
+    return replace(value, items=list(value.items)) if isinstance(value, PythonList) else value
 
 
 class PythonEvaluator:
@@ -475,7 +484,7 @@ class PythonEvaluator:
             return PythonList([under(item, node.lineno) for item in found.items or other.items])
         return self.unknown(node)
 
-    def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911, PLR0912
+    def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911
         name = last_name(node.func)
         full_name = dotted(node.func) or ""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
@@ -493,12 +502,7 @@ class PythonEvaluator:
         if name == "replace" and inner is not None and len(node.args) == 2:
             return self._replaced(node, self.value(inner, depth + 1))
         if name == "copy" and inner is not None and not node.args:
-            found = self.value(inner, depth + 1)
-            if isinstance(found, PythonTable):
-                return PythonTable(dict(found.entries), list(found.rest))
-            return (
-                replace(found, items=list(found.items)) if isinstance(found, PythonList) else found
-            )
+            return copied(self.value(inner, depth + 1))
         if full_name in ("os.environ.get", "os.getenv", "environ.get", "getenv") and node.args:
             return self._environment(node, depth)
         if full_name == "dict":
@@ -512,7 +516,8 @@ class PythonEvaluator:
             return replace(found, is_text=True) if isinstance(found, PythonText) else found
         if name == "format" and inner is not None:
             return self._formatted(node, self.value(inner, depth + 1))
-        made = self._made_by(node, depth)
+        result = self._names.get(f"{full_name}()") if not node.args and not node.keywords else None
+        made = self._made_by(node, depth) if result is None else copied(result)
         if isinstance(made, PythonTable):
             keywords = self.keywords(node, depth)
             made.entries |= keywords.entries

@@ -726,3 +726,50 @@ def test_a_variable_that_a_program_requires(check: str, known: bool) -> None:
     start = 'subprocess.run(["sglang", "serve", "--model-path", MODEL])'
     found = read(f'MODEL = os.environ.get("MODEL", "")\n{check}\ndef serve():\n    {start}\n')
     assert (found.words[1].text, found.words[1].evaluated) == ("" if known else "MODEL", known)
+
+
+def test_a_command_that_a_method_begins_is_one_command() -> None:
+    begin = "    def base(self):\n        return ['sglang', 'serve', 'm']\n"
+    run = "    def run(self):\n        subprocess.run(self.base() + ['--tp', '2'])\n"
+    assert said(read(f"class A:\n{begin}{run}")) == "m --tp 2"
+
+
+TESTS = """\
+class Base(CustomTestCase):
+    model = "m"
+    other_args = []
+    @classmethod
+    def get_server_args(cls):
+        return ["--tp", "2"]
+    @classmethod
+    def setUpClass(cls):
+        server_args = cls.get_server_args()
+        server_args += cls.other_args
+        cls.process = popen_launch_server(cls.model, timeout=9, other_args=server_args)
+"""
+GET = "    @classmethod\n    def get_server_args(cls):\n        "
+SET_UP = "    @classmethod\n    def setUpClass(cls):\n        "
+
+
+@over(
+    [
+        ("", []),
+        ("class A(Base):\n    pass", []),
+        ("class A(Base):\n    other_args = ['--ep', '2']", ["--model-path m --tp 2 --ep 2"]),
+        ("class A(Base):\n    model = os.sep", ["--model-path ? --tp 2"]),
+        ("class A(Base):\n    other_args = x", ["--model-path m --tp 2 ?"]),
+        (f"class A(Base):\n{GET}return ['--ep', '2']", ["--model-path m --ep 2"]),
+        (f"class A(Base):\n{GET}a = ['--ep']\n        a.append('2')\n        return a", ["--model-path m --ep 2"]),
+        (f"class A(Base):\n{GET}return super().get_server_args() + ['--ep', '2']", ["--model-path m --tp 2 --ep 2"]),
+        (f"class A(Base):\n{GET}if x:\n            return []\n        return ['--ep', '2']", ["--model-path m"]),
+        (f"class A(Base):\n{SET_UP}cls.other_args = ['--ep', '2']\n        super().setUpClass()", ["--model-path m --tp 2 --ep 2"]),
+        (f"class A(Base):\n    model = 'o'\n{SET_UP}pass", []),
+        (f"class A(Base):\n    model = 'o'\nclass B(A):\n{GET}return []", ["--model-path o --tp 2", "--model-path o"]),
+        ("class A(Base):\n    model = 'o'\nclass B(Base):\n    other_args = x\nclass C(A, B):\n    pass", ["--model-path o --tp 2", "--model-path m --tp 2 ?", "--model-path o --tp 2 ?"]),
+        ("class A(A):\n    pass", []),
+    ]
+)  # fmt: skip
+def test_each_test_class_that_changes_its_base_is_a_command(case: tuple[str, list[str]]) -> None:
+    """SGLang's tests start a server in a base class with the attributes of each test class."""
+    found = read_python(HEAD + TESTS + case[0], "x.py").invocations
+    assert [said(one) for one in found] == ["--model-path m --tp 2", *case[1]]
