@@ -52,6 +52,10 @@ _OF_THE_ENGINE = frozenset({"placement_group", "stat_loggers", "custom_sigquit_h
 """Parameters of `RayEngine` itself (srt/ray/engine.py), and `ServerArgs` fields without a flag."""
 _PACKAGES = frozenset({"sgl", "sglang"})
 _OFF = ("None", "False")
+_FIXED = ("--enable-multimodal", "--trust-remote-code")
+"""Arguments that `ModelLaunchSettings` adds (sglang/test/test_utils.py)."""
+_SEPARATED = frozenset({"pd_separated", "num_replicas"})
+"""Arguments of `popen_launch_server` that start servers behind a load balancer."""
 MORE = "the program may add more"
 
 
@@ -78,8 +82,10 @@ class Calls:
             return Invocation(InvocationKind.LAUNCH_SERVER, words, where)
         if name.startswith("popen_launch") and (call.args or "model" in call.entries):
             return self._popen(call)
+        if name == "ModelLaunchSettings" and (call.args or "model_path" in call.entries):
+            return self._variant(call)
         if name == "build_sglang_chute":
-            return self._chute(call)
+            return self._server(replace(call, args=[]), "model_name", "engine_args", 0)
         return None
 
     def _place(self, node: ast.AST) -> Place:
@@ -128,43 +134,57 @@ class Calls:
             return []
         return [value.field().word()]
 
-    def _popen(self, call: PythonCall) -> Invocation | None:
-        """Read `popen_launch_server(model, url, timeout=…, other_args=[…])` of SGLang's tests."""
-        model = call.args[0] if call.args else call.entries["model"][1]
-        others = call.entries.get("other_args")
-        at_five = call.args[4] if len(call.args) > 4 else None
-        other_args = others[1] if others is not None else at_five
+    def _server(self, call: PythonCall, model: str, others: str, at: int) -> Invocation:
+        """Read a call with a model and further arguments, which are `others` or argument `at`."""
         where = self._place(call.node.func)
+        name, more, env = (
+            _argument(call, *names) for names in ((model, 0), (others, at), ("env", at + 1))
+        )
         words: list[Word] = []
-        if isinstance(model, PythonText):
-            word = model.field().word()
+        if isinstance(name, PythonText):
+            word = name.field().word()
             words += [Word("--model-path", word.used_at or word.place), word]
-        if isinstance(other_args, PythonList):
-            words += [item.field().word() for item in other_args.consume()]
-        elif other_args is not None:
+        if isinstance(more, PythonList):
+            words += [item.field().word() for item in more.consume()]
+        elif isinstance(more, PythonText) and more.is_text:
+            words += [field.word() for field in split(more.pieces)]
+        elif more is not None:
             words.append(Word("*", where, evaluated=False, why=MORE))
-        table = call.entries["env"][1] if "env" in call.entries else None
-        env = table.words() if isinstance(table, PythonTable) else {}
-        return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where, env=env)
+        table = env.words() if isinstance(env, PythonTable) else {}
+        return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where, env=table)
 
-    def _chute(self, call: PythonCall) -> Invocation:
-        """Return the server of a Chutes template, which adds the model to `engine_args`."""
-        where = self._place(call.node.func)
-        words: list[Word] = []
-        model = call.entries.get("model_name")
-        if model is not None and isinstance(model[1], PythonText):
-            words += [Word("--model-path", model[0].field().word().place)]
-            words += [model[1].field().word()]
-        arguments = call.entries.get("engine_args")
-        if arguments is not None:
-            value = arguments[1]
-            if isinstance(value, PythonList):
-                words += [item.field().word() for item in value.consume()]
-            elif isinstance(value, PythonText) and not value.unknown:
-                words += [field.word() for field in split(value.pieces)]
-            else:
-                words = [Word("*", where, evaluated=False, why=MORE), *words]
-        return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where)
+    def _popen(self, call: PythonCall) -> Invocation:
+        """Read `popen_launch_server(model, url, timeout=…, other_args=[…])` of SGLang's tests."""
+        found, url = self._server(call, "model", "other_args", 4), _argument(call, "base_url", 1)
+        if not isinstance(url, PythonText) or not call.entries.keys().isdisjoint(_SEPARATED):
+            return found
+        word = url.field().word()
+        _, *parts = word.text.split(":")
+        known = len(parts) == 2 and word.evaluated
+        texts = (parts[0][2:], parts[1]) if known else (word.text, word.text)
+        host, port = (replace(word, text=text, evaluated=known) for text in texts)
+        added = (Word("--host", word.place), host, Word("--port", word.place), port)
+        return replace(found, added=added)
+
+    def _variant(self, call: PythonCall) -> Invocation:
+        """Read `ModelLaunchSettings(model, tp_size=8, extra_args=[…])` of SGLang's tests."""
+        found, size = (
+            self._server(call, "model_path", "extra_args", 2),
+            _argument(call, "tp_size", 1),
+        )
+        texts = {word.text for word in found.words}
+        added = [Word(flag, found.place) for flag in _FIXED if flag not in texts]
+        if isinstance(size, PythonText) and size.text != "1" and "--tp" not in texts:
+            word = size.field().word()
+            known = word.evaluated and all(word.evaluated for word in found.words[2:])
+            added[:0] = [Word("--tp", word.place), replace(word, evaluated=known)]
+        return replace(found, added=tuple(added))
+
+
+def _argument(call: PythonCall, name: str, at: int) -> PythonValue | None:
+    if name in call.entries:
+        return call.entries[name][1]
+    return call.args[at] if at < len(call.args) else None
 
 
 def _imported(tree: ast.Module) -> set[str]:

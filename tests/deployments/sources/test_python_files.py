@@ -773,3 +773,47 @@ def test_each_test_class_that_changes_its_base_is_a_command(case: tuple[str, lis
     """SGLang's tests start a server in a base class with the attributes of each test class."""
     found = read_python(HEAD + TESTS + case[0], "x.py").invocations
     assert [said(one) for one in found] == ["--model-path m --tp 2", *case[1]]
+
+
+def added(found: Invocation) -> str:
+    return " ".join(word.text if word.evaluated else "?" for word in found.added)
+
+
+@over(
+    [
+        ('"http://127.0.0.1:30000", 9', "--host 127.0.0.1 --port 30000"),
+        ('timeout=9, base_url=f"http://0.0.0.0:{8000 + 1}"', "--host 0.0.0.0 --port 8001"),
+        ('f"http://127.0.0.1:{port}", 9', "--host ? --port ?"),
+        ("DEFAULT_URL_FOR_TEST, 9", "--host ? --port ?"),
+        ('"url", 9', "--host ? --port ?"),
+        ('"http://127.0.0.1:30000", 9, pd_separated=True', ""),
+        ("timeout=9", ""),
+    ]
+)
+def test_the_address_of_a_test_server(case: tuple[str, str]) -> None:
+    """SGLang's `popen_launch_server` adds the host and port of its URL."""
+    url, known = case
+    found = read(f'popen_launch_server("m", {url}, other_args=["--tp", "2"])')
+    assert (said(found), added(found)) == ("--model-path m --tp 2", known)
+
+
+FIXED = "--enable-multimodal --trust-remote-code"
+
+
+@over(
+    [
+        ('"m"', "--model-path m", FIXED),
+        ('"m", 8', "--model-path m", f"--tp 8 {FIXED}"),
+        ('model_path="m", tp_size=8, extra_args=A', "--model-path m --ep 2", f"--tp 8 {FIXED}"),
+        ('"m", tp_size=8, extra_args=["--tp", "4"]', "--model-path m --tp 4", FIXED),
+        ('"m", tp_size=8, extra_args=["--trust-remote-code"]', "--model-path m --trust-remote-code", "--tp 8 --enable-multimodal"),
+        ('"m", tp_size=n', "--model-path m", f"--tp ? {FIXED}"),
+        ('"m", tp_size=8, extra_args=A + x', "--model-path m --ep 2 ?", f"--tp ? {FIXED}"),
+        ('"m", tp_size=8, extra_args=x', "--model-path m", f"--tp ? {FIXED}"),
+    ]
+)  # fmt: skip
+def test_a_variant_of_sglangs_tests(case: tuple[str, str, str]) -> None:
+    settings, known, more = case
+    found = read(f'A = ["--ep", "2"]\nv = [ModelLaunchSettings({settings}, env={{"B": "1"}})]')
+    assert (said(found), added(found), env(found)) == (known, more, {"B": "1"})
+    assert not to_deployment(found, "x").problems
