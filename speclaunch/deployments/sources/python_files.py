@@ -54,8 +54,6 @@ _PACKAGES = frozenset({"sgl", "sglang"})
 _OFF = ("None", "False")
 _FIXED = ("--enable-multimodal", "--trust-remote-code")
 """Arguments that `ModelLaunchSettings` adds (sglang/test/test_utils.py)."""
-_SEPARATED = frozenset({"pd_separated", "num_replicas"})
-"""Arguments of `popen_launch_server` that start servers behind a load balancer."""
 MORE = "the program may add more"
 
 
@@ -107,7 +105,9 @@ class Calls:
             returned = self._returned[0]  # by the function that makes the arguments
             self._document.spend(len(returned))
             fields = list(returned.items()) if all(map(history, returned)) else []
-        if not fields or "server_args" in call.entries:
+        changed = (k.value for k in call.node.keywords if isinstance(k.value, ast.Call))
+        is_changed = any(isinstance(a, ast.Dict) for function in changed for a in function.args)
+        if not (fields or is_changed) or "server_args" in call.entries:
             return None  # the arguments are created elsewhere
         for name, (key, value) in fields:
             flag = replace(key.field().word(), text=f"--{name.replace('_', '-')}")
@@ -137,9 +137,8 @@ class Calls:
     def _server(self, call: PythonCall, model: str, others: str, at: int) -> Invocation:
         """Read a call with a model and further arguments, which are `others` or argument `at`."""
         where = self._place(call.node.func)
-        name, more, env = (
-            _argument(call, *names) for names in ((model, 0), (others, at), ("env", at + 1))
-        )
+        name, more = _argument(call, model, 0), _argument(call, others, at)
+        env = _argument(call, "env", at + 1)
         words: list[Word] = []
         if isinstance(name, PythonText):
             word = name.field().word()
@@ -156,7 +155,8 @@ class Calls:
     def _popen(self, call: PythonCall) -> Invocation:
         """Read `popen_launch_server(model, url, timeout=…, other_args=[…])` of SGLang's tests."""
         found, url = self._server(call, "model", "other_args", 4), _argument(call, "base_url", 1)
-        if not isinstance(url, PythonText) or not call.entries.keys().isdisjoint(_SEPARATED):
+        is_behind_balancer = {"pd_separated", "num_replicas"} & call.entries.keys()
+        if not isinstance(url, PythonText) or is_behind_balancer:
             return found
         word = url.field().word()
         _, *parts = word.text.split(":")
@@ -191,17 +191,13 @@ def _imported(tree: ast.Module) -> set[str]:
     """Return the local names of SGLang's engine classes and modules."""
     names: set[str] = set()
     for node in ast.walk(tree):
-        module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
-        if isinstance(node, ast.ImportFrom) and module.split(".")[0] == "sglang":
-            if module.startswith(_DIFFUSION):
-                continue
-            names |= {alias.asname or alias.name for alias in node.names if alias.name in _ENGINES}
-        elif isinstance(node, ast.Import):
-            names |= {
-                alias.asname
-                for alias in node.names
-                if alias.asname and alias.name.split(".")[0] == "sglang"
-            }
+        match node:
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] == "sglang":
+                found = [] if module.startswith(_DIFFUSION) else node.names
+                names |= {alias.asname or alias.name for alias in found if alias.name in _ENGINES}
+            case ast.Import():
+                found = [alias for alias in node.names if alias.name.split(".")[0] == "sglang"]
+                names |= {alias.asname for alias in found if alias.asname}
     return names
 
 

@@ -817,3 +817,37 @@ def test_a_variant_of_sglangs_tests(case: tuple[str, str, str]) -> None:
     found = read(f'A = ["--ep", "2"]\nv = [ModelLaunchSettings({settings}, env={{"B": "1"}})]')
     assert (said(found), added(found), env(found)) == (known, more, {"B": "1"})
     assert not to_deployment(found, "x").problems
+
+
+@over(
+    [
+        ('for k in ("tp_size", "ep_size"):\n    kw[k] = 4', "--tp-size 4 --ep-size 4"),
+        ('for k in ["ep_size"] + x:\n    kw[k] = 4', "? --tp-size 1"),
+        ("for k in x:\n    kw[k] = 4", "? --tp-size 1"),
+        ("kw[k] = 4", "? --tp-size 1"),
+        ('kw[f"{x}_size"] = 4', "? --tp-size 1"),
+    ]
+)
+def test_keys_that_variables_name(case: tuple[str, str]) -> None:
+    assert said(read(f'kw = {{"tp_size": 1}}\n{case[0]}\nsgl.Engine(**kw)')) == case[1]
+
+
+@over(
+    [
+        ("for k in ('tp', 'ep'):\n    c.append(f'--{k}=2')", "--tp=2 --ep=2"),
+        ("for p in [subprocess.run(c)]:\n    a.append(p)\nc = []", ""),
+        ("for k in ('--tp', x):\n    c += [k, '2']", "--tp 2 ? 2"),
+        ("for k in ('tp', 'ep'):\n    if k in x:\n        break\n    c.append('--' + k)", "?"),
+        ("o = ['tp']\nif x:\n    o += ['ep']\nfor k in o:\n    c.append('--' + k)", "?"),
+        ("for k in ('tp', 'ep'):\n    c.append('--' + k)\n    start(c)", "?"),
+        ("for k, v in {**{'tp': 2}, **{'ep': 4}}.items():\n    c += [f'--{k}', v]", "--tp 2 --ep 4"),
+    ]
+)  # fmt: skip
+def test_loops_over_known_items(case: tuple[str, str]) -> None:
+    found = read(f'c = ["sglang", "serve", "m"]\n{case[0]}\nsubprocess.run(c)')
+    assert " ".join(w.text if w.evaluated else "?" for w in found.words[1:]) == case[1]
+
+
+def test_an_engine_whose_arguments_a_function_changes() -> None:
+    (word,) = read('sgl.Engine(**f({"model_path": "m"}, x))').words
+    assert (word.text, word.evaluated) == ('*f({"model_path": "m"}, x)', False)
