@@ -238,6 +238,8 @@ def _without_strays(
             continue
         else:
             room = max(room - 1, 0)
+            is_open = not word.evaluated and word.text.startswith("*")
+            found.elided += [word] * is_open  # further words may follow the value
         remaining.append(word)
     return tuple(remaining)
 

@@ -52,6 +52,8 @@ _OF_THE_ENGINE = frozenset({"placement_group", "stat_loggers", "custom_sigquit_h
 """Parameters of `RayEngine` itself (srt/ray/engine.py), and `ServerArgs` fields without a flag."""
 _PACKAGES = frozenset({"sgl", "sglang"})
 _OFF = ("None", "False")
+_FIXED = ("--enable-multimodal", "--trust-remote-code")
+"""Arguments that `ModelLaunchSettings` adds (sglang/test/test_utils.py)."""
 MORE = "the program may add more"
 
 
@@ -78,8 +80,10 @@ class Calls:
             return Invocation(InvocationKind.LAUNCH_SERVER, words, where)
         if name.startswith("popen_launch") and (call.args or "model" in call.entries):
             return self._popen(call)
+        if name == "ModelLaunchSettings" and (call.args or "model_path" in call.entries):
+            return self._variant(call)
         if name == "build_sglang_chute":
-            return self._chute(call)
+            return self._server(replace(call, args=[]), "model_name", "engine_args", 0)
         return None
 
     def _place(self, node: ast.AST) -> Place:
@@ -101,7 +105,9 @@ class Calls:
             returned = self._returned[0]  # by the function that makes the arguments
             self._document.spend(len(returned))
             fields = list(returned.items()) if all(map(history, returned)) else []
-        if not fields or "server_args" in call.entries:
+        changed = (k.value for k in call.node.keywords if isinstance(k.value, ast.Call))
+        is_changed = any(isinstance(a, ast.Dict) for function in changed for a in function.args)
+        if not (fields or is_changed) or "server_args" in call.entries:
             return None  # the arguments are created elsewhere
         for name, (key, value) in fields:
             flag = replace(key.field().word(), text=f"--{name.replace('_', '-')}")
@@ -128,60 +134,70 @@ class Calls:
             return []
         return [value.field().word()]
 
-    def _popen(self, call: PythonCall) -> Invocation | None:
-        """Read `popen_launch_server(model, url, timeout=…, other_args=[…])` of SGLang's tests."""
-        model = call.args[0] if call.args else call.entries["model"][1]
-        others = call.entries.get("other_args")
-        at_five = call.args[4] if len(call.args) > 4 else None
-        other_args = others[1] if others is not None else at_five
+    def _server(self, call: PythonCall, model: str, others: str, at: int) -> Invocation:
+        """Read a call with a model and further arguments, which are `others` or argument `at`."""
         where = self._place(call.node.func)
+        name, more = _argument(call, model, 0), _argument(call, others, at)
+        env = _argument(call, "env", at + 1)
         words: list[Word] = []
-        if isinstance(model, PythonText):
-            word = model.field().word()
+        if isinstance(name, PythonText):
+            word = name.field().word()
             words += [Word("--model-path", word.used_at or word.place), word]
-        if isinstance(other_args, PythonList):
-            words += [item.field().word() for item in other_args.consume()]
-        elif other_args is not None:
-            words = [Word("*", where, evaluated=False, why=MORE), *words]
-        table = call.entries["env"][1] if "env" in call.entries else None
-        env = table.words() if isinstance(table, PythonTable) else {}
-        return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where, env=env)
+        if isinstance(more, PythonList):
+            words += [item.field().word() for item in more.consume()]
+        elif isinstance(more, PythonText) and more.is_text:
+            words += [field.word() for field in split(more.pieces)]
+        elif more is not None:
+            words.append(Word("*", where, evaluated=False, why=MORE))
+        table = env.words() if isinstance(env, PythonTable) else {}
+        return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where, env=table)
 
-    def _chute(self, call: PythonCall) -> Invocation:
-        """Return the server of a Chutes template, which adds the model to `engine_args`."""
-        where = self._place(call.node.func)
-        words: list[Word] = []
-        model = call.entries.get("model_name")
-        if model is not None and isinstance(model[1], PythonText):
-            words += [Word("--model-path", model[0].field().word().place)]
-            words += [model[1].field().word()]
-        arguments = call.entries.get("engine_args")
-        if arguments is not None:
-            value = arguments[1]
-            if isinstance(value, PythonList):
-                words += [item.field().word() for item in value.consume()]
-            elif isinstance(value, PythonText) and not value.unknown:
-                words += [field.word() for field in split(value.pieces)]
-            else:
-                words = [Word("*", where, evaluated=False, why=MORE), *words]
-        return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where)
+    def _popen(self, call: PythonCall) -> Invocation:
+        """Read `popen_launch_server(model, url, timeout=…, other_args=[…])` of SGLang's tests."""
+        found, url = self._server(call, "model", "other_args", 4), _argument(call, "base_url", 1)
+        is_behind_balancer = {"pd_separated", "num_replicas"} & call.entries.keys()
+        if not isinstance(url, PythonText) or is_behind_balancer:
+            return found
+        word = url.field().word()
+        _, *parts = word.text.split(":")
+        known = len(parts) == 2 and word.evaluated
+        texts = (parts[0][2:], parts[1]) if known else (word.text, word.text)
+        host, port = (replace(word, text=text, evaluated=known) for text in texts)
+        added = (Word("--host", word.place), host, Word("--port", word.place), port)
+        return replace(found, added=added)
+
+    def _variant(self, call: PythonCall) -> Invocation:
+        """Read `ModelLaunchSettings(model, tp_size=8, extra_args=[…])` of SGLang's tests."""
+        found, size = (
+            self._server(call, "model_path", "extra_args", 2),
+            _argument(call, "tp_size", 1),
+        )
+        texts = {word.text for word in found.words}
+        added = [Word(flag, found.place) for flag in _FIXED if flag not in texts]
+        if isinstance(size, PythonText) and size.text != "1" and "--tp" not in texts:
+            word = size.field().word()
+            known = word.evaluated and all(word.evaluated for word in found.words[2:])
+            added[:0] = [Word("--tp", word.place), replace(word, evaluated=known)]
+        return replace(found, added=tuple(added))
+
+
+def _argument(call: PythonCall, name: str, at: int) -> PythonValue | None:
+    if name in call.entries:
+        return call.entries[name][1]
+    return call.args[at] if at < len(call.args) else None
 
 
 def _imported(tree: ast.Module) -> set[str]:
     """Return the local names of SGLang's engine classes and modules."""
     names: set[str] = set()
     for node in ast.walk(tree):
-        module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
-        if isinstance(node, ast.ImportFrom) and module.split(".")[0] == "sglang":
-            if module.startswith(_DIFFUSION):
-                continue
-            names |= {alias.asname or alias.name for alias in node.names if alias.name in _ENGINES}
-        elif isinstance(node, ast.Import):
-            names |= {
-                alias.asname
-                for alias in node.names
-                if alias.asname and alias.name.split(".")[0] == "sglang"
-            }
+        match node:
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] == "sglang":
+                found = [] if module.startswith(_DIFFUSION) else node.names
+                names |= {alias.asname or alias.name for alias in found if alias.name in _ENGINES}
+            case ast.Import():
+                found = [alias for alias in node.names if alias.name.split(".")[0] == "sglang"]
+                names |= {alias.asname for alias in found if alias.asname}
     return names
 
 
@@ -272,16 +288,16 @@ class _Launches:
                 more = {"env": env, "image": image, "hardware": hardware, "read_only": _READ_ONLY}
                 found.append(replace(launch, **more))
         found.sort(key=lambda invocation: (invocation.place.line, invocation.place.column))
-        run = {_key(launch.place, launch.words) for launch in found}
-        # a list that one scope makes and another one runs is one command
+        run: dict[Place, list[list[str]]] = {}
+        for launch in found:
+            run.setdefault(launch.place, []).append([word.text for word in launch.words])
+        # a list that one scope makes and another one runs or extends is one command
         known = (
             launch
             for launch in found
-            if not (
-                launch.words
-                and launch.words[0].why == MORE
-                and _key(launch.place, launch.words[1:]) in run
-            )
+            if not (launch.words and launch.words[0].why == MORE)
+            or [word.text for word in launch.words[1:]]
+            not in (words[: len(launch.words) - 1] for words in run[launch.place])
         )
         return Reading(tuple(distinct(known)))
 
@@ -385,10 +401,6 @@ def _container(call: PythonCall) -> PythonList | None:
         if len(lists) == len(names):
             return PythonList([item for part in lists for item in part.consume()])
     return None
-
-
-def _key(place: Place, words: Sequence[Word]) -> tuple[Place, tuple[str, ...]]:
-    return place, tuple(word.text for word in words)
 
 
 def _split_item(item: PythonText) -> list[PythonText]:

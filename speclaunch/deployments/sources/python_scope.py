@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 
 from msgspec import Struct
 
 from speclaunch.deployments.sources.interface import Word
-from speclaunch.deployments.sources.python_definitions import FUNCTIONS, Definitions, is_parsing
+from speclaunch.deployments.sources.python_definitions import (
+    FUNCTIONS,
+    AnyFunction,
+    Definitions,
+    is_parsing,
+)
 from speclaunch.deployments.sources.python_values import (
     MAX_PIECES,
     ProgramPositions,
@@ -22,6 +27,7 @@ from speclaunch.deployments.sources.python_values import (
     PythonTable,
     PythonText,
     PythonValue,
+    copied,
     dotted,
     last_name,
     under,
@@ -31,6 +37,7 @@ from speclaunch.deployments.sources.source_text import Document
 _NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 _MAX_SCOPES = 5000
 _MAX_NESTING = 30
+_MAX_BASES = 5
 _MAX_ENTRIES = 200
 _NOT_REPEATED = (*_NESTED, ast.Break, ast.Return)
 """Parts of a loop's body that prevent reading it for each entry of a dictionary."""
@@ -69,6 +76,8 @@ class PythonProgram:
         self.positions = ProgramPositions(document)
         self.seen: list[ScopeContents] = []
         self._once = _assigned_once(tree)
+        self._classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        self._used = {last_name(c.func) for c in ast.walk(tree) if isinstance(c, ast.Call)}
         self._waiting: list[tuple[ast.AST, dict[str, PythonValue | None], ScopeContents]] = []
         self._constants: dict[str, PythonValue | None] = {}
         self.definitions = Definitions(tree, lambda: self.evaluator(self._constants))
@@ -110,24 +119,51 @@ class PythonProgram:
             scope.run(node.body)
         elif isinstance(node, ast.ClassDef):
             outside = set(names)
-            scope.run(node.body)
-            for name, value in list(scope.names.items()):
-                if name not in outside and "." not in name:
-                    scope.names[f"self.{name}"] = value
-            self._set_up(node, scope)
+            for part in self._lineage(node):
+                scope.inherit(part)
+            own = [name for name in scope.names if name not in outside and "." not in name]
+            scope.names |= {f"self.{name}": scope.names[name] for name in own}
+            self._methods(scope)
         self.seen.append(inside)
         self._queue(scope, scope.names)
 
-    def _set_up(self, node: ast.ClassDef, scope: _Scope) -> None:
-        """Set the attributes that `__init__`, `setUpClass` and similar methods set."""
-        for method in node.body:
-            if isinstance(method, FUNCTIONS) and method.name.lower() in _SET_UPS:
-                known = self.definitions.arguments(method)
-                trial = _Scope(self, {**scope.names, **known}, ScopeContents())
-                trial.run(method.body)
-                for name, value in trial.names.items():
-                    if name.startswith("self.") and name not in scope.names:
-                        scope.names[name] = value
+    def _lineage(self, node: ast.ClassDef, depth: int = 0) -> Sequence[ast.ClassDef]:
+        """Return a class after its base classes in this program, nearest last."""
+        self.document.spend()
+        bases = (self._classes.get(dotted(base) or "") for base in reversed(node.bases))
+        parts = [self._lineage(base, depth + 1) for base in bases if base and depth < _MAX_BASES]
+        return list(dict.fromkeys([*chain.from_iterable(parts), node]))
+
+    def _methods(self, scope: _Scope) -> None:
+        """Set what set-up methods set, and results: `self.f()`, or `super.f()` if overridden."""
+        methods = {method: method.name for method in scope.nested if isinstance(method, FUNCTIONS)}
+        last = {name: method for method, name in methods.items()}
+        set_ups = [method for method, name in methods.items() if name.lower() in _SET_UPS]
+        found = [m for m in methods if isinstance(m.body[-1], ast.Return) and m.name in self._used]
+        for method in (*found, *set_ups, *found):
+            trial = self._trial(scope, method)
+            if method in set_ups:
+                scope.names |= {n: v for n, v in trial.names.items() if n.startswith("self.")}
+            else:
+                owner = "self" if last[method.name] is method else "super"
+                result = trial.seen.returned[0] if len(trial.seen.returned) == 1 else None
+                scope.names[f"{owner}.{method.name}()"] = result
+
+    def _trial(self, scope: _Scope, method: AnyFunction) -> _Scope:
+        """Run a method on copies of the known lists and dictionaries."""
+        known = self.definitions.arguments(method)
+        self.document.spend(1 + len(scope.names) // 20)
+        names = {name: value and copied(value) for name, value in scope.names.items()}
+        parameters = (part.arg for part in ast.walk(method.args) if isinstance(part, ast.arg))
+        trial = _Scope(self, names | dict.fromkeys(parameters) | known, ScopeContents())
+        trial.run(method.body)
+        return trial
+
+
+def _extends(method: AnyFunction | ast.ClassDef) -> bool:
+    """True if a method calls the method of its base class that it overrides."""
+    calls = (dotted(call.func) for call in ast.walk(method) if isinstance(call, ast.Call))
+    return f"super.{method.name}" in calls
 
 
 def _ends(node: ast.stmt) -> bool:
@@ -147,7 +183,7 @@ class _Scope:
     ) -> None:
         self.names = names
         self.seen = seen
-        self.nested: list[ast.AST] = []
+        self.nested: list[AnyFunction | ast.ClassDef] = []
         self._evaluator = program.evaluator(names)
         self._document = program.document
         self._ignored = program.ignored
@@ -168,13 +204,20 @@ class _Scope:
                 self._statement(node)
         self._depth -= 1
 
+    def inherit(self, node: ast.ClassDef) -> None:
+        """Run a class body after those of its bases, whose methods it overrides."""
+        inherited, self.nested = self.nested, []
+        self.run(node.body)
+        own = {part.name for part in self.nested if not _extends(part)}
+        self.nested[:0] = [part for part in inherited if part.name not in own]
+
     def decorator(self, node: ast.expr) -> None:
         """Read the GPUs from a decorator like `@app.function(gpu="H100:8")`."""
         if isinstance(node, ast.Call):
             for keyword in node.keywords:
                 if keyword.arg == "gpu":
                     value = self._evaluator.value(keyword.value)
-                    if isinstance(value, PythonText) and not any(p.unknown for p in value.pieces):
+                    if isinstance(value, PythonText) and value.is_known:
                         self.seen.gpus = value.text
 
     def _statement(self, node: ast.stmt) -> None:  # noqa: PLR0912
@@ -252,11 +295,11 @@ class _Scope:
         return isinstance(self.names.get(dotted(node) or "") if node else None, PythonList)
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
-        if isinstance(node, ast.For) and self._each_entry(node):
-            self.run(node.orelse)
-            return
         if isinstance(node, (ast.For, ast.AsyncFor)):
             self._calls(node.iter)
+            if isinstance(node, ast.For) and self._each_entry(node):
+                self.run(node.orelse)
+                return
             for part in ast.walk(node.target):
                 name = dotted(part)
                 if name is not None:
@@ -266,30 +309,38 @@ class _Scope:
         self.run(node.orelse)
 
     def _each_entry(self, node: ast.For) -> bool:
-        """Run the body of `for name, value in table.items():` for each known entry of the table.
+        """Run the body for each known entry of `table.items()`, or for each item of a list.
 
         Return False if the table has unknown entries, too, or if nothing was run.
         """
-        call = node.iter
-        names = [dotted(name) or "" for name in getattr(node.target, "elts", ())]
-        if (
-            not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute))
-            or call.func.attr != "items"
-            or len(names) != 2
-            or any(isinstance(inner, _NOT_REPEATED) for inner in ast.walk(node))
-        ):
-            return False
-        table = self._evaluator.value(call.func.value)
-        if not isinstance(table, PythonTable) or len(table.entries) > _MAX_ENTRIES:
+        names = [dotted(name) or "" for name in getattr(node.target, "elts", [node.target])]
+        rows: list[tuple[PythonValue, ...]] = []
+        match node.iter:
+            case ast.Call(func=ast.Attribute(value=held, attr="items")):
+                found = self._evaluator.value(held)
+                rows += found.entries.values() if isinstance(found, PythonTable) else ()
+            case _ if self._only_adds(node.body):
+                found = self._evaluator.value(node.iter)
+                items = found.items if isinstance(found, PythonList) else []
+                pieces = [piece for item in items for piece in item.pieces]
+                is_sure = not any(p.condition or (p.unknown and p.text[:1] == "*") for p in pieces)
+                rows += [(item,) for item in items if is_sure]
+        is_repeated = not any(isinstance(inner, _NOT_REPEATED) for inner in ast.walk(node))
+        if not is_repeated or {*map(len, rows)} != {len(names)} or len(rows) > _MAX_ENTRIES:
             return False
         outer_if, outer_walked = self._if, self._walked
         self._walked = frozenset(names)
-        for entry in list(table.entries.values()):
-            self.names.update(zip(names, entry, strict=True))
+        for row in rows:
+            self.names.update(zip(names, row, strict=True))
             self._steps(node.body)
             self._if = outer_if
         self._walked = outer_walked
-        return bool(table.entries) and not table.rest
+        return not (isinstance(found, PythonTable) and found.rest)
+
+    def _only_adds(self, body: Sequence[ast.stmt]) -> bool:
+        """True if a body only calls functions that add to lists, dictionaries and texts."""
+        calls = (call for part in body for call in ast.walk(part) if isinstance(call, ast.Call))
+        return {last_name(call.func) for call in calls} <= self._ignored | {"update"}
 
     def _steps(self, body: Sequence[ast.stmt]) -> bool:
         """Run the body for one entry. Return True if it ends early."""
@@ -334,7 +385,7 @@ class _Scope:
         if isinstance(node, ast.Constant):
             return (node.value,)
         value = self.names.get(dotted(node) or "") if dotted(node) in self._walked else None
-        if isinstance(value, PythonText) and not any(piece.unknown for piece in value.pieces):
+        if isinstance(value, PythonText) and value.is_known:
             return (value.text if value.is_text else value.constant,)
         return ()
 
@@ -376,15 +427,16 @@ class _Scope:
                         self.names[inner] = None
 
     def _item(self, target: ast.Subscript, value: PythonValue) -> None:
-        key = self._evaluator.value(target.slice)
-        if not isinstance(key, PythonText) or not key.is_text or key.unknown:
+        key, name = self._evaluator.value(target.slice), dotted(target.value)
+        table = self.names.get(name or "")
+        if not isinstance(key, PythonText) or not (key.is_text and key.is_known):
+            if isinstance(table, PythonTable):
+                table.rest.append(self._evaluator.several(target))
             return
-        name = dotted(target.value)
         if name in ("os.environ", "environ"):
             if isinstance(value, PythonText) and not self._if and not self._loose:
                 self.seen.env[key.text] = value.field().word()
             return
-        table = self.names.get(name or "")
         if isinstance(table, PythonTable):
             self._set(table, {key.text: (key, value)}, target)
 
@@ -411,7 +463,7 @@ class _Scope:
         table, name = self.names.get(dotted(held) or ""), self._evaluator.value(key)
         if not isinstance(table, PythonTable):
             return
-        known = isinstance(name, PythonText) and not any(piece.unknown for piece in name.pieces)
+        known = isinstance(name, PythonText) and name.is_known
         keys = [name.text] if known and isinstance(name, PythonText) else [*table.entries]
         sure = sure and known and not self._if and not self._loose and id(table) not in self._outer
         self._document.spend(len(keys))

@@ -47,8 +47,7 @@ class ProgramPositions:
     def __init__(self, document: Document) -> None:
         self._text = document.text
         self._lines = document.text.split("\n")
-        lengths = (len(line) + 1 for line in self._lines)
-        self._starts = list(accumulate(lengths, initial=0))
+        self._starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
 
     def offset(self, line: int, column: int) -> int:
         if not 1 <= line <= len(self._lines):
@@ -65,8 +64,7 @@ class ProgramPositions:
 
     def parts(self, node: ast.AST) -> list[StringPart]:
         """Return the parts of a string; empty if their offsets cannot be determined."""
-        start, end = self.span(node)
-        return _parts(self._text, start, end)
+        return _parts(self._text, *self.span(node))
 
 
 def _parts(text: str, start: int, end: int) -> list[StringPart]:
@@ -84,8 +82,7 @@ def _parts(text: str, start: int, end: int) -> list[StringPart]:
         close = _close(text, token.end(), end, quote)
         if close is None:
             return []
-        prefix = token["prefix"].lower()
-        if not _body(text, token.end(), close, prefix, found):
+        if not _body(text, token.end(), close, token["prefix"].lower(), found):
             return []
         at = close + len(quote)
     return found
@@ -151,10 +148,9 @@ def _unescaped(escape: str) -> str | None:
     if rest[0] not in "01234567xuUN":
         return escape  # Python leaves unknown escapes unchanged
     try:
-        value = ast.literal_eval(f'"{escape}"')
+        return str(ast.literal_eval(f'"{escape}"'))
     except (SyntaxError, ValueError):
         return None
-    return str(value)
 
 
 def _field(text: str, at: int, end: int) -> int | None:
@@ -175,11 +171,13 @@ def _field(text: str, at: int, end: int) -> int | None:
 
 
 def dotted(node: ast.AST) -> str | None:
-    """Return the text of `a.b.c`, with `cls` as `self`; None for other expressions."""
+    """Return the text of `a.b.c`, with `cls` as `self` and `super()` as `super`; else None."""
     names: list[str] = []
     while isinstance(node, ast.Attribute) and len(names) < 8:
         names.append(node.attr)
         node = node.value
+    if isinstance(node, ast.Call) and dotted(node.func) == "super":
+        node = node.func
     if not isinstance(node, ast.Name):
         return None
     names.append("self" if node.id == "cls" else node.id)
@@ -226,6 +224,11 @@ class PythonText(Struct):
         return len(self.pieces) == 1 and self.pieces[0].unknown is not None
 
     @property
+    def is_known(self) -> bool:
+        """True if no part is unknown."""
+        return not any(piece.unknown for piece in self.pieces)
+
+    @property
     def text(self) -> str:
         """Text, with unknown parts as in the source."""
         return "".join(piece.text for piece in self.pieces)
@@ -266,6 +269,13 @@ class PythonTable(Struct):
 
 
 PythonValue = PythonText | PythonList | PythonTable
+
+
+def copied(value: PythonValue) -> PythonValue:
+    """Return a shallow copy of a list or dictionary; other values unchanged."""
+    if isinstance(value, PythonTable):
+        return PythonTable(dict(value.entries), list(value.rest))
+    return replace(value, items=list(value.items)) if isinstance(value, PythonList) else value
 
 
 class PythonEvaluator:
@@ -344,9 +354,9 @@ class PythonEvaluator:
         parts = self.positions.parts(node)
         actual = "".join("\0" if part.is_field else part.text for part in parts)
         if actual != "".join("\0" if text is None else text for text in expected):
-            value = "".join(expected) if None not in expected else None  # type: ignore[arg-type]
-            if value is None:
+            if None in expected:
                 return self.unknown(node)
+            value = "".join(text or "" for text in expected)
             start, _ = self.positions.span(node)
             source = SourceText(self.document, value, [start] * max(len(value), 1))
             return PythonText((WordPiece(value, source, 0, quoted=True, exact=False),))
@@ -417,7 +427,7 @@ class PythonEvaluator:
         for key, value in zip(node.keys, node.values, strict=True):
             known = self.value(value, depth + 1)
             name = self.value(key, depth + 1) if key is not None else None
-            if isinstance(name, PythonText) and name.is_text and not name.unknown:
+            if isinstance(name, PythonText) and name.is_text and name.is_known:
                 found.entries[name.text] = (name, known)
             elif key is None and isinstance(known, PythonTable):
                 found.entries |= known.entries
@@ -434,14 +444,11 @@ class PythonEvaluator:
             if isinstance(right, PythonText):  # the list was joined: a shell reads the text
                 more = list(takewhile(lambda item: not _OPERATOR.match(item.text), more))
             return PythonList(items + more)
-        if (
-            isinstance(left, PythonText)
-            and isinstance(right, PythonText)
-            and (left.is_text or right.is_text)
-        ):
-            self.document.spend(1 + len(right.pieces) + len(left.pieces) // 10)
-            added = PythonText((*left.pieces, *right.pieces)[:MAX_PIECES])
-            return added if is_sum else self.unknown(node)
+        match left, right:
+            case PythonText() as first, PythonText() as other if first.is_text or other.is_text:
+                self.document.spend(1 + len(other.pieces) + len(first.pieces) // 10)
+                added = PythonText((*first.pieces, *other.pieces)[:MAX_PIECES])
+                return added if is_sum else self.unknown(node)
         return self._number(node, left, right)
 
     def _number(self, node: ast.BinOp, left: PythonValue, right: PythonValue) -> PythonText:
@@ -449,11 +456,9 @@ class PythonEvaluator:
         first, other = (getattr(side, "constant", None) for side in (left, right))
         if calculate is None or type(first) is not int or type(other) is not int:
             return self.unknown(node)
-        is_power = isinstance(node.op, (ast.LShift, ast.Pow))
-        if is_power and (other not in range(61) or abs(first) > _MAX_NUMBER):
-            return self.unknown(node)
-        value = calculate(first, other)
-        if abs(value) > _MAX_NUMBER:
+        is_large = isinstance(node.op, (ast.LShift, ast.Pow)) and other not in range(61)
+        value = None if is_large or abs(first) > _MAX_NUMBER else calculate(first, other)
+        if value is None or abs(value) > _MAX_NUMBER:
             return self.unknown(node)
         start, end = self.positions.span(node)
         text = str(value)
@@ -486,14 +491,9 @@ class PythonEvaluator:
             found.separator = between.text if isinstance(between, PythonText) else " "
             return found
         if name == "replace" and inner is not None and len(node.args) == 2:
-            return self._replaced(node, self.value(inner, depth + 1))
+            return _replaced(node, self.value(inner, depth + 1)) or self.unknown(node)
         if name == "copy" and inner is not None and not node.args:
-            found = self.value(inner, depth + 1)
-            if isinstance(found, PythonTable):
-                return PythonTable(dict(found.entries), list(found.rest))
-            return (
-                replace(found, items=list(found.items)) if isinstance(found, PythonList) else found
-            )
+            return copied(self.value(inner, depth + 1))
         if full_name in ("os.environ.get", "os.getenv", "environ.get", "getenv") and node.args:
             return self._environment(node, depth)
         if full_name == "dict":
@@ -507,22 +507,13 @@ class PythonEvaluator:
             return replace(found, is_text=True) if isinstance(found, PythonText) else found
         if name == "format" and inner is not None:
             return self._formatted(node, self.value(inner, depth + 1))
-        made = self._made_by(node, depth)
+        result = None if node.args or node.keywords else self._names.get(f"{full_name}()")
+        made = self._made_by(node, depth) if result is None else copied(result)
         if isinstance(made, PythonTable):
             keywords = self.keywords(node, depth)
             made.entries |= keywords.entries
             made.rest += keywords.rest + [self.several(argument) for argument in node.args]
         return self.unknown(node) if made is None else made
-
-    def _replaced(self, node: ast.Call, found: PythonValue) -> PythonValue:
-        """Return `text.replace("_", "-")`: a text in which single characters are replaced."""
-        old, new = (str(getattr(part, "value", "")) for part in node.args)
-        if not isinstance(found, PythonText) or not len(old) == len(new) == 1:
-            return self.unknown(node)
-        if any(piece.unknown for piece in found.pieces):
-            return self.unknown(node)
-        changed = (replace(p, text=p.text.replace(old, new), exact=False) for p in found.pieces)
-        return replace(found, pieces=tuple(changed))
 
     def _environment(self, node: ast.Call, depth: int) -> PythonText:
         """Return an environment variable with a default, like a shell's `${NAME:-default}`."""
@@ -530,7 +521,7 @@ class PythonEvaluator:
         default = self.value(node.args[1], depth + 1) if len(node.args) > 1 else None
         if not isinstance(name, PythonText) or not isinstance(default, PythonText):
             return self.unknown(node, "it comes from the environment")
-        if default.text == "None" or any(piece.unknown for piece in default.pieces):
+        if default.text == "None" or not default.is_known:
             return self.unknown(node, "it comes from the environment")
         note = f"the default of `{name.text}`, which comes from the environment"
         start, _ = self.positions.span(node)
@@ -580,6 +571,15 @@ class PythonEvaluator:
                 at = mark.end()
             pieces.append(piece.slice(at, len(piece.text)))
         return replace(found, pieces=tuple(piece for piece in pieces if piece.text)[:MAX_PIECES])
+
+
+def _replaced(node: ast.Call, found: PythonValue) -> PythonText | None:
+    """Return `text.replace("_", "-")`: a text in which single characters are replaced."""
+    old, new = (str(getattr(part, "value", "")) for part in node.args)
+    if isinstance(found, PythonText) and found.is_known and len(old) == len(new) == 1:
+        pieces = (replace(p, text=p.text.replace(old, new), exact=False) for p in found.pieces)
+        return replace(found, pieces=tuple(pieces))
+    return None
 
 
 def under(text: PythonText, line: int) -> PythonText:

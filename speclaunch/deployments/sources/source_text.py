@@ -306,7 +306,7 @@ MAX_PROGRAM_BYTES = 1 << 20
 """Maximum size of a Python program. Larger programs are generated code, not launchers."""
 _PROGRAM = re.compile(
     rb"launch_server|dynamo\.sglang|sglang_chute|prepare_server_args|popen_launch|--sglang-"
-    rb"|sglang[\"',\s]+serve\b|(?:\b|Ray)(?:Engine|Runtime)\(|\bServerArgs\b"
+    rb"|sglang[\"',\s]+serve\b|(?:\b|Ray)(?:Engine|Runtime)\(|\bServerArgs\b|ModelLaunchSettings"
 )
 
 

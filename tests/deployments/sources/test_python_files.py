@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from speclaunch.checks.edit.migrate_file import migrate_data
 from speclaunch.core.errors import SpeclaunchError
 from speclaunch.deployments.sources.deployment import to_deployment
+from speclaunch.deployments.sources.effective_words import effective
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import Invocation, InvocationKind
 from speclaunch.deployments.sources.python_files import read_python
 from speclaunch.deployments.sources.python_values import ProgramPositions
 from speclaunch.deployments.sources.source_text import Document
+from speclaunch.engine import load
 from tests.support.deployments.sources.helpers import at, env, lint_text, only
 from tests.support.lint_report import collect
 from tests.support.loops import over, rows
@@ -35,6 +37,28 @@ def said(found: Invocation) -> str:
     """The words that are known, `?` for each that is not; without what may be added."""
     rest = [word for word in found.words if word.text != "*"]
     return " ".join(word.text if word.evaluated else "?" for word in rest)
+
+
+@over(
+    [
+        ('"--tp", *extra', {"tp_size": "???"}),
+        ('"--tp", *extra, b', {"tp_size": "???"}),
+        ('"--cuda-graph-bs-decode", "1", *extra', {"cuda_graph_bs_decode": "???"}),
+        ('"--trust-remote-code", *extra', {"trust_remote_code": True}),
+        ('"--trust-remote-code", word', {"trust_remote_code": True}),
+        ('"--trust-remote-code", *a, "b", "--tp", "2"', {"trust_remote_code": True, "tp_size": 2}),
+    ]
+)
+def test_arguments_after_an_unknown_number_of_words(case: tuple[str, dict[str, object]]) -> None:
+    """They may set the algorithm, and are never the value of a switch."""
+    words, known = case
+    draft = '"--speculative-draft-model-path", "d"'
+    found = read(f'subprocess.run(["sglang", "serve", "m", {draft}, {words}])')
+    imported = to_deployment(found, "x")
+    args = {name: line.value for name, line in imported.args.items()}
+    assert args == {"model_path": "m", "speculative_draft_model_path": "d"} | known
+    assert not imported.problems
+    assert effective(found, load("0.5.23")).elided
 
 
 PROGRAM = """\
@@ -215,6 +239,7 @@ UNKNOWN += [
         "m --x ?",
     ),
     ("sgl.Engine(model_path='m', stat_loggers=x, placement_group=y)", "--model-path m"),
+    ('sgl.Engine(**{"enable_metrics": True, f"{p}_size": 2})', "? --enable-metrics"),
 ]
 
 
@@ -701,3 +726,128 @@ def test_a_variable_that_a_program_requires(check: str, known: bool) -> None:
     start = 'subprocess.run(["sglang", "serve", "--model-path", MODEL])'
     found = read(f'MODEL = os.environ.get("MODEL", "")\n{check}\ndef serve():\n    {start}\n')
     assert (found.words[1].text, found.words[1].evaluated) == ("" if known else "MODEL", known)
+
+
+def test_a_command_that_a_method_begins_is_one_command() -> None:
+    begin = "    def base(self):\n        return ['sglang', 'serve', 'm']\n"
+    run = "    def run(self):\n        subprocess.run(self.base() + ['--tp', '2'])\n"
+    assert said(read(f"class A:\n{begin}{run}")) == "m --tp 2"
+
+
+TESTS = """\
+class Base(CustomTestCase):
+    model = "m"
+    other_args = []
+    @classmethod
+    def get_server_args(cls):
+        return ["--tp", "2"]
+    @classmethod
+    def setUpClass(cls):
+        server_args = cls.get_server_args()
+        server_args += cls.other_args
+        cls.process = popen_launch_server(cls.model, timeout=9, other_args=server_args)
+"""
+GET = "    @classmethod\n    def get_server_args(cls):\n        "
+SET_UP = "    @classmethod\n    def setUpClass(cls):\n        "
+
+
+@over(
+    [
+        ("", []),
+        ("class A(Base):\n    pass", []),
+        ("class A(Base):\n    other_args = ['--ep', '2']", ["--model-path m --tp 2 --ep 2"]),
+        ("class A(Base):\n    model = os.sep", ["--model-path ? --tp 2"]),
+        ("class A(Base):\n    other_args = x", ["--model-path m --tp 2 ?"]),
+        (f"class A(Base):\n{GET}return ['--ep', '2']", ["--model-path m --ep 2"]),
+        (f"class A(Base):\n{GET}a = ['--ep']\n        a.append('2')\n        return a", ["--model-path m --ep 2"]),
+        (f"class A(Base):\n{GET}return super().get_server_args() + ['--ep', '2']", ["--model-path m --tp 2 --ep 2"]),
+        (f"class A(Base):\n{GET}if x:\n            return []\n        return ['--ep', '2']", ["--model-path m"]),
+        (f"class A(Base):\n{SET_UP}cls.other_args = ['--ep', '2']\n        super().setUpClass()", ["--model-path m --tp 2 --ep 2"]),
+        (f"class A(Base):\n    model = 'o'\n{SET_UP}pass", []),
+        (f"class A(Base):\n    model = 'o'\nclass B(A):\n{GET}return []", ["--model-path o --tp 2", "--model-path o"]),
+        ("class A(Base):\n    model = 'o'\nclass B(Base):\n    other_args = x\nclass C(A, B):\n    pass", ["--model-path o --tp 2", "--model-path m --tp 2 ?", "--model-path o --tp 2 ?"]),
+        ("class A(A):\n    pass", []),
+    ]
+)  # fmt: skip
+def test_each_test_class_that_changes_its_base_is_a_command(case: tuple[str, list[str]]) -> None:
+    """SGLang's tests start a server in a base class with the attributes of each test class."""
+    found = read_python(HEAD + TESTS + case[0], "x.py").invocations
+    assert [said(one) for one in found] == ["--model-path m --tp 2", *case[1]]
+
+
+def added(found: Invocation) -> str:
+    return " ".join(word.text if word.evaluated else "?" for word in found.added)
+
+
+@over(
+    [
+        ('"http://127.0.0.1:30000", 9', "--host 127.0.0.1 --port 30000"),
+        ('timeout=9, base_url=f"http://0.0.0.0:{8000 + 1}"', "--host 0.0.0.0 --port 8001"),
+        ('f"http://127.0.0.1:{port}", 9', "--host ? --port ?"),
+        ("DEFAULT_URL_FOR_TEST, 9", "--host ? --port ?"),
+        ('"url", 9', "--host ? --port ?"),
+        ('"http://127.0.0.1:30000", 9, pd_separated=True', ""),
+        ("timeout=9", ""),
+    ]
+)
+def test_the_address_of_a_test_server(case: tuple[str, str]) -> None:
+    """SGLang's `popen_launch_server` adds the host and port of its URL."""
+    url, known = case
+    found = read(f'popen_launch_server("m", {url}, other_args=["--tp", "2"])')
+    assert (said(found), added(found)) == ("--model-path m --tp 2", known)
+
+
+FIXED = "--enable-multimodal --trust-remote-code"
+
+
+@over(
+    [
+        ('"m"', "--model-path m", FIXED),
+        ('"m", 8', "--model-path m", f"--tp 8 {FIXED}"),
+        ('model_path="m", tp_size=8, extra_args=A', "--model-path m --ep 2", f"--tp 8 {FIXED}"),
+        ('"m", tp_size=8, extra_args=["--tp", "4"]', "--model-path m --tp 4", FIXED),
+        ('"m", tp_size=8, extra_args=["--trust-remote-code"]', "--model-path m --trust-remote-code", "--tp 8 --enable-multimodal"),
+        ('"m", tp_size=n', "--model-path m", f"--tp ? {FIXED}"),
+        ('"m", tp_size=8, extra_args=A + x', "--model-path m --ep 2 ?", f"--tp ? {FIXED}"),
+        ('"m", tp_size=8, extra_args=x', "--model-path m", f"--tp ? {FIXED}"),
+    ]
+)  # fmt: skip
+def test_a_variant_of_sglangs_tests(case: tuple[str, str, str]) -> None:
+    settings, known, more = case
+    found = read(f'A = ["--ep", "2"]\nv = [ModelLaunchSettings({settings}, env={{"B": "1"}})]')
+    assert (said(found), added(found), env(found)) == (known, more, {"B": "1"})
+    assert not to_deployment(found, "x").problems
+
+
+@over(
+    [
+        ('for k in ("tp_size", "ep_size"):\n    kw[k] = 4', "--tp-size 4 --ep-size 4"),
+        ('for k in ["ep_size"] + x:\n    kw[k] = 4', "? --tp-size 1"),
+        ("for k in x:\n    kw[k] = 4", "? --tp-size 1"),
+        ("kw[k] = 4", "? --tp-size 1"),
+        ('kw[f"{x}_size"] = 4', "? --tp-size 1"),
+    ]
+)
+def test_keys_that_variables_name(case: tuple[str, str]) -> None:
+    assert said(read(f'kw = {{"tp_size": 1}}\n{case[0]}\nsgl.Engine(**kw)')) == case[1]
+
+
+@over(
+    [
+        ("for k in ('tp', 'ep'):\n    c.append(f'--{k}=2')", "--tp=2 --ep=2"),
+        ("for p in [subprocess.run(c)]:\n    a.append(p)\nc = []", ""),
+        ("for k in ('--tp', x):\n    c += [k, '2']", "--tp 2 ? 2"),
+        ("for k in ('tp', 'ep'):\n    if k in x:\n        break\n    c.append('--' + k)", "?"),
+        ("o = ['tp']\nif x:\n    o += ['ep']\nfor k in o:\n    c.append('--' + k)", "?"),
+        ("for k in ('tp', 'ep'):\n    c.append('--' + k)\n    start(c)", "?"),
+        ("for k, v in {**{'tp': 2}, **{'ep': 4}}.items():\n    c += [f'--{k}', v]", "--tp 2 --ep 4"),
+    ]
+)  # fmt: skip
+def test_loops_over_known_items(case: tuple[str, str]) -> None:
+    found = read(f'c = ["sglang", "serve", "m"]\n{case[0]}\nsubprocess.run(c)')
+    assert " ".join(w.text if w.evaluated else "?" for w in found.words[1:]) == case[1]
+
+
+def test_an_engine_whose_arguments_a_function_changes() -> None:
+    (word,) = read('sgl.Engine(**f({"model_path": "m"}, x))').words
+    assert (word.text, word.evaluated) == ('*f({"model_path": "m"}, x)', False)
