@@ -202,11 +202,10 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
             overridden.append(requested[field_name])
         requested[field_name] = value
     of_speculation = {field for field in requested if field.startswith("speculative_")}
-    open_names = {"host", *(["speculative_algorithm"] if of_speculation else ())}
-    may_set = {
-        name: f"{found.elided[0].text} may set it"
-        for name in (open_names - requested.keys() if found.elided else ())
-    }
+    may_set: dict[str, str] = {}
+    if found.elided:
+        open_names = {"host", *(["speculative_algorithm"] if of_speculation else ())}
+        may_set = dict.fromkeys(open_names - requested.keys(), f"{found.elided[0].text} may set it")
     slime = invocation.kind is InvocationKind.SLIME
     ignored: list[RequestedValue] = []
     if slime:
