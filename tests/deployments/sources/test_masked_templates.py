@@ -94,9 +94,7 @@ def test_what_a_template_fills_in_is_neither_set_nor_left_out(tmp_path: Path) ->
     )
     codes = {"SPL852", "SPL856", "SPL861"}
     assert not codes & {finding.code for finding in lint_text(text, "pod.yaml", tmp_path)}
-    plain = text.replace("{{ .Values.image }}", "sglang").replace(
-        "{{ .Values.path }}", "/v1/models"
-    )
+    plain = text.replace("{{ .Values.image }}", "sglang").replace("{{ .Values.path }}", "/v1/models")
     without = "".join(line for line in plain.splitlines(keepends=True) if "{{" not in line)
     assert codes < {finding.code for finding in lint_text(without, "plain.yaml", tmp_path)}
 
