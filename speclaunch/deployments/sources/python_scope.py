@@ -373,7 +373,7 @@ class _Scope:
                 if isinstance(operator, _EQUAL + _UNEQUAL):
                     results = [equal is isinstance(operator, _EQUAL) for equal in same]
             case ast.Call(func=ast.Name(id="isinstance"), args=[value, kind]):
-                kinds = {last_name(part) for part in getattr(kind, "elts", [kind])}
+                kinds = {last_name(name) for name in getattr(kind, "elts", [kind])}
                 types = (type(found).__mro__ for found in self._constants(value))
                 results = [not kinds.isdisjoint(base.__name__ for base in t) for t in types]
             case _:
