@@ -98,9 +98,8 @@ def fork_of(problem: Problem, plan: Plan) -> KnownFork | None:
 
 
 def how_to_declare(plan: Plan) -> str:
-    """Return the setting that makes speclaunch read the arguments of an unreleased engine."""
-    recipe = plan.request.origin is RequestOrigin.RECIPE
-    if recipe:
+    """Return advice on how to make speclaunch read the arguments of an unreleased engine."""
+    if plan.request.origin is RequestOrigin.RECIPE:
         return "set engine.catalogue to `installed`, or to the path of its package"
     return "add --engine installed, or --engine with the path of its package"
 

@@ -132,11 +132,11 @@ def path_of(probe: Probe) -> str | None:
 
     Raises UnknownValueError.
     """
-    found = text(probe.path)
-    if found is None and probe.path is not None:
-        raise UnknownValueError(f"the path of the {probe.kind.value} is unknown")
-    if found is None:
+    if probe.path is None:
         return None
+    found = text(probe.path)
+    if found is None:
+        raise UnknownValueError(f"the path of the {probe.kind.value} is unknown")
     path = found.partition("?")[0].partition("#")[0]
     return path.rstrip("/") or "/"
 

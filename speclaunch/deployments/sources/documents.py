@@ -153,7 +153,7 @@ def blocks(document: Document) -> list[Block]:
     """Return the parts of a document that may contain a command, in order."""
     lines = _Lines(document)
     found = (replace(block, section=lines.section) for block in lines.read())
-    return list(islice((o for o in found if _MENTIONS.search(o.source.text)), _MAX_BLOCKS))
+    return list(islice((b for b in found if _MENTIONS.search(b.source.text)), _MAX_BLOCKS))
 
 
 class _Lines:

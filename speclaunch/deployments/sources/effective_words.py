@@ -238,8 +238,9 @@ def _without_strays(
             continue
         else:
             room = max(room - 1, 0)
-            is_open = not word.evaluated and word.text.startswith("*")
-            found.elided += [word] * is_open  # further words may follow the value
+            if not word.evaluated and word.text.startswith("*"):
+                found.elided.append(word)  # further words may follow the value
+                is_open = True
         remaining.append(word)
     return tuple(remaining)
 

@@ -22,7 +22,7 @@ from speclaunch.deployments.sources import nodes
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import ConfigFile, Dropped
 from speclaunch.deployments.sources.nodes import Entries, changed, mapping, sequence, strategic
-from speclaunch.deployments.sources.source_text import Document
+from speclaunch.deployments.sources.source_text import MARK, Document
 from speclaunch.engine import Pod, Probe, ProbeKind, Setting, Volume
 
 _VARIABLE_NAME = lazy(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
@@ -257,9 +257,9 @@ def _leader_worker(
 
 
 _OPEN = lazy(
-    r"\{\{.*?\}\}|\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|__[A-Z][A-Z0-9_]*__|\ue000[^\ue001]+"
+    r"\{\{.*?\}\}|\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|__[A-Z][A-Z0-9_]*__|" + MARK.pattern
 )
-"""Pattern of text that another program fills in (`templates.MARK` in a template)."""
+"""Pattern of text that another program fills in."""
 _INTEGER = lazy(r"[-+]?\d+\Z")
 _QUANTITY = lazy(r"(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[A-Za-z]{0,2}|e[+-]?\d+)\Z")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}

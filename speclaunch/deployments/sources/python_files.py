@@ -53,7 +53,7 @@ _OF_THE_ENGINE = frozenset({"placement_group", "stat_loggers", "custom_sigquit_h
 _PACKAGES = frozenset({"sgl", "sglang"})
 _OFF = ("None", "False")
 _FIXED = ("--enable-multimodal", "--trust-remote-code")
-"""Arguments that `ModelLaunchSettings` adds (sglang/test/test_utils.py)."""
+"""Arguments that `ModelLaunchSettings` adds (0.5.23 test/test_utils.py)."""
 MORE = "the program may add more"
 
 
@@ -153,7 +153,10 @@ class Calls:
         return Invocation(InvocationKind.LAUNCH_SERVER, tuple(words), where, env=table)
 
     def _popen(self, call: PythonCall) -> Invocation:
-        """Read `popen_launch_server(model, url, timeout=…, other_args=[…])` of SGLang's tests."""
+        """Read `popen_launch_server(model, url, timeout=…, other_args=[…])` of SGLang's tests.
+
+        The host and the port come from the URL (0.5.23 test/test_utils.py).
+        """
         found, url = self._server(call, "model", "other_args", 4), _argument(call, "base_url", 1)
         is_behind_balancer = {"pd_separated", "num_replicas"} & call.entries.keys()
         if not isinstance(url, PythonText) or is_behind_balancer:
@@ -168,10 +171,8 @@ class Calls:
 
     def _variant(self, call: PythonCall) -> Invocation:
         """Read `ModelLaunchSettings(model, tp_size=8, extra_args=[…])` of SGLang's tests."""
-        found, size = (
-            self._server(call, "model_path", "extra_args", 2),
-            _argument(call, "tp_size", 1),
-        )
+        found = self._server(call, "model_path", "extra_args", 2)
+        size = _argument(call, "tp_size", 1)
         texts = {word.text for word in found.words}
         added = [Word(flag, found.place) for flag in _FIXED if flag not in texts]
         if isinstance(size, PythonText) and size.text != "1" and "--tp" not in texts:

@@ -464,6 +464,9 @@ _LINK = lazy(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
 _BRACKETS = lazy(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
 _BRACE = lazy(r"\{[^\W\d_][^{}\n\"'=,.;$]{0,78}\}")
 PLACEHOLDER_STARTS = lazy(r"[<{[]")
+MARK_FIRST, MARK_LAST = "\ue000", "\ue001"
+MARK = lazy(f"{MARK_FIRST}[\ue100-\ue4e7]+{MARK_LAST}")
+"""Pattern of a stand-in for text that a template fills in (`templates.Masks`)."""
 _NAMED = lazy(r"(?<![\w@])(__|@)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\1(?![\w@])")
 """Pattern of placeholders like `__PORT__` and `@PORT@`, which an installer fills in."""
 _DOTS = lazy(r"\.\.\.|…")

@@ -34,14 +34,18 @@ from speclaunch.deployments.sources.interface import (
     Word,
 )
 from speclaunch.deployments.sources.interpret import run
-from speclaunch.deployments.sources.source_text import Document, SourceBuilder
+from speclaunch.deployments.sources.source_text import (
+    MARK,
+    MARK_FIRST,
+    MARK_LAST,
+    Document,
+    SourceBuilder,
+)
 
-_FIRST, _LAST = "\ue000", "\ue001"
 _BASE = 0xE100
 _DIGITS = 1000
 SHORTEST = 4
 """Minimum length of a placeholder. A shorter text cannot be replaced at equal length."""
-MARK = lazy("\ue000[\ue100-\ue4e7]+\ue001")
 
 
 class Masks:
@@ -61,13 +65,13 @@ class Masks:
             digits = chr(_BASE + digit) + digits
         if length is not None:
             digits = digits.rjust(length - 2, chr(_BASE))
-        return f"{_FIRST}{digits}{_LAST}"
+        return f"{MARK_FIRST}{digits}{MARK_LAST}"
 
     def __bool__(self) -> bool:
         return bool(self._texts)
 
     def shown(self, text: str) -> str:
-        if _FIRST not in text:
+        if MARK_FIRST not in text:
             return text
         return MARK.sub(lambda found: self._text(found[0]), text)
 
@@ -87,7 +91,7 @@ class Masks:
 
     def _invocation(self, found: Invocation, unknown: Callable[[Word], str | None]) -> Invocation:
         def word(written: Word) -> Word:
-            why = self._why if _FIRST in written.text else unknown(written)
+            why = self._why if MARK_FIRST in written.text else unknown(written)
             if why is None:
                 return written
             text = self.shown(written.text)
