@@ -45,22 +45,10 @@ from releasing.sources import Sources, wheel_or_folder  # noqa: E402
 
 import advisories  # noqa: E402
 from speclaunch.core.files import speclaunch_home  # noqa: E402
-from speclaunch.engine.facts.cpu_engine import SGLANG_VERSION, CpuEngine  # noqa: E402
+from speclaunch.engine.facts.cpu_engine import CpuEngine  # noqa: E402
 from speclaunch.engine.releases.extraction.source import PackageSource  # noqa: E402
 
 STEPS = tuple(one.name for one in SETS)
-BY_HAND = """\
-speclaunch/engine/releases/renames.py: the renames above; tests/engine/releases/test_renames.py \
-holds them to the data
-speclaunch/engine/plan/, speclaunch/checks/rules/: what is cited above and changed; new versions \
-of ranges
-speclaunch/serving/launch/diagnosis/causes/, speclaunch/serving/launch/engine_log.py: messages \
-that are gone; tools/failure_texts.py for new ones
-tests/conformance/exceptions.yaml: what `make verdicts` shows, where the engine is at fault
-python -m campaigns translations run --python PY --wheels DIR: the translations from and to it
-speclaunch/engine/facts/cpu_engine.py SGLANG_VERSION: when the CPU engine moves to it; then \
-tools/cpu_measurements.py run, make test-e2e
-CHANGELOG.md"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -191,7 +179,7 @@ def report(version: str, wheels: Path) -> Iterator[str]:
             yield from _section("Cited releases without a wheel here", iter(found.unread))
     release = advisories.Release(version, wheels)
     yield from _section("Advisories that it changes", advisories.changes(release))
-    yield from _section("By hand", iter(_by_hand(version)))
+    yield '\nContinue with step 4 of "A new SGLang release" in speclaunch/engine/README.md.'
 
 
 def _sources(old: Sources, new: Sources) -> Iterator[str]:
@@ -214,13 +202,6 @@ def _sources(old: Sources, new: Sources) -> Iterator[str]:
 def _gained(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
     yield from (f"new: {one}" for one in new if one not in old)
     yield from (f"gone: {one}" for one in old if one not in new)
-
-
-def _by_hand(version: str) -> list[str]:
-    lines = BY_HAND.splitlines()
-    if version == SGLANG_VERSION:
-        lines = [line for line in lines if "SGLANG_VERSION" not in line]
-    return lines
 
 
 def _section(title: str, lines: Iterator[str]) -> Iterator[str]:
