@@ -1,14 +1,15 @@
 """Walk through a Python program's statements in order, tracking names and growing lists.
 
-No condition is evaluated and nothing is executed. An item added to a list under an `if` gets that
-condition. Values that a loop adds, or that differ between branches, are unknown.
+Nothing is executed, and no condition is evaluated except tests of the elements of a known iterable,
+for each of which a loop's body is read. An item added to a list under an `if` gets that condition.
+Values that other loops add, or that differ between branches, are unknown.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, product
+from itertools import chain, takewhile
 
 from msgspec import Struct
 
@@ -18,6 +19,14 @@ from speclaunch.deployments.sources.python_definitions import (
     AnyFunction,
     Definitions,
     is_parsing,
+)
+from speclaunch.deployments.sources.python_loops import (
+    MAX_ELEMENTS,
+    ElementTests,
+    assigned,
+    carried,
+    loop_elements,
+    may_leave,
 )
 from speclaunch.deployments.sources.python_values import (
     MAX_PIECES,
@@ -38,10 +47,11 @@ _NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 _MAX_SCOPES = 5000
 _MAX_NESTING = 30
 _MAX_BASES = 5
-_MAX_ENTRIES = 200
-_NOT_REPEATED = (*_NESTED, ast.Break, ast.Return)
-"""Parts of a loop's body that prevent reading it for each entry of a dictionary."""
-_EQUAL, _UNEQUAL = (ast.Is, ast.Eq), (ast.IsNot, ast.NotEq)
+_MAX_STARTS = 16
+"""Maximum number of times that a loop's body is read if it may start a server."""
+_MAX_REPEATED_NODES = 20_000
+_READERS = frozenset({"update", "isinstance", "get", "items", "int", "lower", "upper"})
+"""Further functions that start nothing."""
 
 
 class PythonCall(Struct):
@@ -192,7 +202,9 @@ class _Scope:
         self._loose = 0
         """Number of enclosing bodies that may run any number of times."""
         self._walked: frozenset[str] = frozenset()
-        """Names of an entry's key and value in a loop over a dictionary."""
+        """Names that the enclosing loops over known elements assign."""
+        self._repeated = 1
+        """Number of times that the enclosing loops run the current statement."""
         self._depth = 0
         self._outer = frozenset(map(id, names.values()))  # other functions may use them, too
 
@@ -297,57 +309,53 @@ class _Scope:
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
         if isinstance(node, (ast.For, ast.AsyncFor)):
             self._calls(node.iter)
-            if isinstance(node, ast.For) and self._each_entry(node):
+            if isinstance(node, ast.For) and self._each_element(node):
                 self.run(node.orelse)
                 return
             for part in ast.walk(node.target):
                 name = dotted(part)
                 if name is not None:
                     self.names[name] = None
-        # values that the body assigns are unknown at its start, except lists that it creates
+        for target in carried(node.body):
+            name = dotted(target) or ""
+            if isinstance(self.names.get(name), PythonText):
+                self.names[name] = None  # it changes from pass to pass
         self._branch(node.body, node.target if not isinstance(node, ast.While) else node.test)
         self.run(node.orelse)
 
-    def _each_entry(self, node: ast.For) -> bool:
-        """Run the body for each known entry of `table.items()`, or for each item of a list.
+    def _each_element(self, node: ast.For) -> bool:
+        """Run the body for each known element of what a loop iterates over.
 
-        Return False if the table has unknown entries, too, or if nothing was run.
+        Return False if there may be other elements, or if nothing was run.
         """
-        names = [dotted(name) or "" for name in getattr(node.target, "elts", [node.target])]
-        rows: list[tuple[PythonValue, ...]] = []
-        match node.iter:
-            case ast.Call(func=ast.Attribute(value=held, attr="items")):
-                found = self._evaluator.value(held)
-                rows += found.entries.values() if isinstance(found, PythonTable) else ()
-            case _ if self._only_adds(node.body):
-                found = self._evaluator.value(node.iter)
-                items = found.items if isinstance(found, PythonList) else []
-                pieces = [piece for item in items for piece in item.pieces]
-                is_sure = not any(p.condition or (p.unknown and p.text[:1] == "*") for p in pieces)
-                rows += [(item,) for item in items if is_sure]
-        is_repeated = not any(isinstance(inner, _NOT_REPEATED) for inner in ast.walk(node))
-        if not is_repeated or {*map(len, rows)} != {len(names)} or len(rows) > _MAX_ENTRIES:
+        elements, complete = loop_elements(self._evaluator, node.iter)
+        count = self._repeated * max(len(elements), 1)
+        size = sum(1 for _ in ast.walk(node)) * len(elements)
+        limit = MAX_ELEMENTS if self._only_adds(node.body) else _MAX_STARTS
+        if not elements or count > limit or size > _MAX_REPEATED_NODES or may_leave(node.body):
             return False
-        outer_if, outer_walked = self._if, self._walked
-        self._walked = frozenset(names)
-        for row in rows:
-            self.names.update(zip(names, row, strict=True))
+        outer = self._if, self._walked, self._repeated
+        self._walked |= assigned(node.target, elements[0]).keys()
+        self._repeated = count
+        for element in elements:
+            self.names |= assigned(node.target, element)
             self._steps(node.body)
-            self._if = outer_if
-        self._walked = outer_walked
-        return not (isinstance(found, PythonTable) and found.rest)
+            self._if = outer[0]
+        _, self._walked, self._repeated = outer
+        return complete
 
     def _only_adds(self, body: Sequence[ast.stmt]) -> bool:
         """True if a body only calls functions that add to lists, dictionaries and texts."""
         calls = (call for part in body for call in ast.walk(part) if isinstance(call, ast.Call))
-        return {last_name(call.func) for call in calls} <= self._ignored | {"update"}
+        return {last_name(call.func) for call in calls} <= self._ignored | _READERS
 
     def _steps(self, body: Sequence[ast.stmt]) -> bool:
-        """Run the body for one entry. Return True if it ends early."""
+        """Run the body for one element. Return True if it ends early."""
         for node in body:
             if isinstance(node, ast.Continue):
                 return True
-            decided = self._decided(node.test) if isinstance(node, ast.If) else None
+            tests = ElementTests(self._evaluator, self.names, self._walked)
+            decided = tests.decided(node.test) if isinstance(node, ast.If) else None
             if not isinstance(node, ast.If) or decided is None:
                 self.run([node])
                 if any(isinstance(inner, ast.Continue) for inner in ast.walk(node)):
@@ -355,39 +363,6 @@ class _Scope:
             elif self._steps(node.body if decided else node.orelse):
                 return True
         return False
-
-    def _decided(self, test: ast.expr) -> bool | None:
-        """Return the result of a test of the entry's name or value; None if unknown."""
-        results: list[bool | None] = []
-        match test:
-            case ast.UnaryOp(op=ast.Not()):
-                result = self._decided(test.operand)
-                return None if result is None else not result
-            case ast.BoolOp():
-                several = {self._decided(value) for value in test.values}
-                ends = isinstance(test.op, ast.Or)
-                return ends if ends in several else None if None in several else not ends
-            case ast.Compare(ops=[operator], comparators=[other]):
-                pairs = product(self._constants(test.left), self._constants(other))
-                same = [type(left) is type(right) and left == right for left, right in pairs]
-                if isinstance(operator, _EQUAL + _UNEQUAL):
-                    results = [equal is isinstance(operator, _EQUAL) for equal in same]
-            case ast.Call(func=ast.Name(id="isinstance"), args=[value, kind]):
-                kinds = {last_name(name) for name in getattr(kind, "elts", [kind])}
-                types = (type(found).__mro__ for found in self._constants(value))
-                results = [not kinds.isdisjoint(base.__name__ for base in t) for t in types]
-            case _:
-                results = list(map(bool, self._constants(test)))
-        return results[0] if results else None
-
-    def _constants(self, node: ast.expr) -> tuple[object, ...]:
-        """Return the constant of a literal, or of the entry's name or value; empty if unknown."""
-        if isinstance(node, ast.Constant):
-            return (node.value,)
-        value = self.names.get(dotted(node) or "") if dotted(node) in self._walked else None
-        if isinstance(value, PythonText) and value.is_known:
-            return (value.text if value.is_text else value.constant,)
-        return ()
 
     def _branch(self, body: Sequence[ast.stmt], decides: ast.AST) -> None:
         """Process a body that may run any number of times."""
@@ -420,15 +395,15 @@ class _Scope:
                 self.names[name] = value
             elif isinstance(target, ast.Subscript):
                 self._item(target, value)
-            elif isinstance(target, (ast.Tuple, ast.List)):
-                for element in target.elts:
-                    inner = dotted(element)
-                    if inner is not None:
-                        self.names[inner] = None
+            else:
+                self.names |= assigned(target, value)
 
     def _item(self, target: ast.Subscript, value: PythonValue) -> None:
         key, name = self._evaluator.value(target.slice), dotted(target.value)
-        table = self.names.get(name or "")
+        table = self._evaluator.value(target.value)
+        if isinstance(table, PythonList):
+            self._replace(table, key, value, target)
+            return
         if not isinstance(key, PythonText) or not (key.is_text and key.is_known):
             if isinstance(table, PythonTable):
                 table.rest.append(self._evaluator.several(target))
@@ -439,6 +414,22 @@ class _Scope:
             return
         if isinstance(table, PythonTable):
             self._set(table, {key.text: (key, value)}, target)
+
+    def _replace(
+        self, listing: PythonList, at: PythonValue, value: PythonValue, node: ast.AST
+    ) -> None:
+        """Replace an item of a list. Under a condition or at an unknown index, it is unknown."""
+        index = at.constant if isinstance(at, PythonText) else None
+        is_sure = (self._if, self._loose) == listing.made_in and isinstance(value, PythonText)
+        unknown = self._evaluator.unknown(node)
+        listing.values = []
+        if type(index) is int and -len(listing.items) <= index < len(listing.items):
+            listing.items[index] = value if is_sure and isinstance(value, PythonText) else unknown
+        else:
+            before = list(takewhile(lambda item: item.text[:2] != "--", listing.items))
+            listing.items[len(before) :] = [
+                item if item.text[:2] == "--" else unknown for item in listing.items[len(before) :]
+            ]
 
     def _set(
         self,
@@ -572,13 +563,14 @@ def _assigned_once(tree: ast.Module) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             counts |= dict.fromkeys(node.names, 2)
-    waiting: list[ast.AST] = list(tree.body)
+    waiting: list[tuple[ast.AST, int]] = [(node, 1) for node in tree.body]
     while waiting:
-        node = waiting.pop()
+        node, times = waiting.pop()
         if isinstance(node, _NESTED):
             continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            counts[node.id] = counts.get(node.id, 0) + 1
+            counts[node.id] = counts.get(node.id, 0) + times
             continue
-        waiting.extend(ast.iter_child_nodes(node))
+        times = 2 if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else times
+        waiting.extend((child, times) for child in ast.iter_child_nodes(node))
     return {name for name, count in counts.items() if count == 1}

@@ -176,8 +176,7 @@ def dotted(node: ast.AST) -> str | None:
     while isinstance(node, ast.Attribute) and len(names) < 8:
         names.append(node.attr)
         node = node.value
-    if isinstance(node, ast.Call) and dotted(node.func) == "super":
-        node = node.func
+    node = node.func if isinstance(node, ast.Call) and dotted(node.func) == "super" else node
     if not isinstance(node, ast.Name):
         return None
     names.append("self" if node.id == "cls" else node.id)
@@ -246,6 +245,8 @@ class PythonList(Struct):
     """Separator if the program joins the list into one text; else None."""
     made_in: tuple[int | None, int] = (None, 0)
     """Line of the condition, if any, and number of enclosing loops and branches at its creation."""
+    values: list[PythonValue] = []
+    """Elements at its creation, which may be lists or dictionaries."""
 
     def consume(self) -> list[PythonText]:
         self.consumed = True
@@ -417,7 +418,7 @@ class PythonEvaluator:
             if isinstance(element, ast.Starred):
                 found.items += self.words(self.value(element.value, depth + 1), element.value)
             else:
-                value = self.value(element, depth + 1)
+                found.values.append(value := self.value(element, depth + 1))
                 known = value if isinstance(value, PythonText) else self.unknown(element)
                 found.items.append(known)
         return found
@@ -595,6 +596,5 @@ def _constant(node: ast.expr) -> str | None:
 
 def _straight(where: Sequence[int]) -> int | list[int]:
     """Return one offset if the characters are contiguous, else all offsets."""
-    if where and where[-1] - where[0] == len(where) - 1:
-        return where[0]
-    return list(where)
+    is_straight = bool(where) and where[-1] - where[0] == len(where) - 1
+    return where[0] if is_straight else list(where)

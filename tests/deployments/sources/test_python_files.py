@@ -839,7 +839,7 @@ def test_keys_that_variables_name(case: tuple[str, str]) -> None:
         ("for k in ('--tp', x):\n    c += [k, '2']", "--tp 2 ? 2"),
         ("for k in ('tp', 'ep'):\n    if k in x:\n        break\n    c.append('--' + k)", "?"),
         ("o = ['tp']\nif x:\n    o += ['ep']\nfor k in o:\n    c.append('--' + k)", "?"),
-        ("for k in ('tp', 'ep'):\n    c.append('--' + k)\n    start(c)", "?"),
+        ("for k in ('tp', 'ep'):\n    c.append('--' + k)\n    start(c)", "--tp --ep"),
         ("for k, v in {**{'tp': 2}, **{'ep': 4}}.items():\n    c += [f'--{k}', v]", "--tp 2 --ep 4"),
     ]
 )  # fmt: skip
@@ -851,3 +851,78 @@ def test_loops_over_known_items(case: tuple[str, str]) -> None:
 def test_an_engine_whose_arguments_a_function_changes() -> None:
     (word,) = read('sgl.Engine(**f({"model_path": "m"}, x))').words
     assert (word.text, word.evaluated) == ('*f({"model_path": "m"}, x)', False)
+
+
+SERVER = 'subprocess.Popen(["python", "-m", "sglang.launch_server", "--model-path", "m", %s])'
+
+
+@over(
+    [
+        ("for bs in [8, 16]:\n    {server}", '"--tp", str(bs)', ["--tp 8", "--tp 16"]),
+        ("for i, tp in enumerate((2, 4)):\n    {server}", '"--tp", str(tp), "--port", str(30000 + i)', ["--tp 2 --port 30000", "--tp 4 --port 30001"]),
+        ("for i in range(N):\n    {server}", '"--port", str(30000 + 10 * i)', ["--port 30000", "--port 30010"]),
+        ("for i in range(17):\n    {server}", '"--port", str(i)', ["--port ?"]),
+        ("for i in range(n):\n    {server}", '"--port", str(i)', ["--port ?"]),
+        ("for name, flags in CONFIGS:\n    p = {server}\n    p.wait()", "*flags", ["", "--tp 2"]),
+        ("for name, flags in [*CONFIGS, x]:\n    {server}", "*flags", ["?"]),
+        ("for key in TABLE:\n    {server}", '"--tp", TABLE[key]["tp"]', ["--tp 2", "--tp 4"]),
+        ("for a, b in zip((1, 2), (3, 4)):\n    {server}", '"--tp", str(a), "--dp", str(b)', ["--tp 1 --dp 3", "--tp 2 --dp 4"]),
+        ("for a in (1, 2):\n  for b in (3, 4):\n    {server}", '"--tp", str(a * b)', ["--tp 3", "--tp 4", "--tp 6", "--tp 8"]),
+        ("for a in (1, 2):\n    p = {server}\n    while x():\n        break", '"--tp", str(a)', ["--tp 1", "--tp 2"]),
+        ("for a in (1, 2):\n    p = {server}\n    if p.poll():\n        break", '"--tp", str(a)', ["--tp ?"]),
+        ("for c in ROWS:\n    cmd = []\n    if c.get('tp'):\n        cmd += ['--tp', c['tp']]\n    {server}", "*cmd", ["", "--tp 2"]),
+        ("port = 1\nfor m in models:\n    {server}\n    port += 1", '"--port", str(port)', ["--port ?"]),
+    ]
+)  # fmt: skip
+def test_a_loop_starts_a_server_for_each_known_element(case: tuple[str, str, list[str]]) -> None:
+    loop, words, expected = case
+    program = (
+        'N = 2\nCONFIGS = [("base", []), ("big", ["--tp", "2"])]\nROWS = [{"a": 1}, {"tp": "2"}]\n'
+        'TABLE = {"a": {"tp": "2"}, "b": {"tp": "4"}}\n'
+    )
+    found = read_python(HEAD + program + loop.format(server=SERVER % words), "x.py").invocations
+    assert [said(one) for one in found] == [f"--model-path m {more}".strip() for more in expected]
+
+
+@over(
+    [
+        ("cfg", ["--tp 4", ""]),
+        ("x", ["--tp ? --dp ?", "--tp ? --dp ?"]),
+        ("{**cfg, **x}", ["--tp ? --dp ?", "--tp ? --dp ?"]),
+    ]
+)
+def test_a_loop_over_keys_and_flags(case: tuple[str, list[str]]) -> None:
+    """A key that is known to be set adds its flag; for an unknown key, the flag is conditional."""
+    table, (words, known) = case
+    found = read(
+        f'cfg = {{"tp": 4, "dp": 0}}\nt = {table}\nc = ["sglang", "serve", "m"]\n'
+        'for key, flag in [("tp", "--tp"), ("dp", "--dp")]:\n'
+        "    if t.get(key):\n        c += [flag, str(t[key])]\nsubprocess.run(c)"
+    )
+    assert said(found) == f"m {words}"
+    assert [word.text for word in found.words[1:] if word.condition][::2] == known.split()[::2]
+
+
+@over(
+    [
+        ("c[-1] = '2'", "m --tp 2 --port 2"),
+        ("c[3:3] = x", "m --tp ? --port ?"),
+        ("c[c.index('--tp') + 1] = '4'", "m --tp ? --port ?"),
+        ("if x:\n    c[4] = '4'", "m --tp ? --port 1"),
+    ]
+)
+def test_an_item_that_a_program_replaces(case: tuple[str, str]) -> None:
+    start = 'c = ["sglang", "serve", "m", "--tp", "2", "--port", "1"]\n'
+    assert said(read(f"{start}{case[0]}\nsubprocess.run(c)")) == case[1]
+
+
+def test_an_entry_of_a_nested_dictionary_that_a_program_sets() -> None:
+    found = read(
+        'k = {"a": {"model_path": "m", "tp_size": 1}}\nk["a"]["tp_size"] = 4\nsgl.Engine(**k["a"])'
+    )
+    assert said(found) == "--model-path m --tp-size 4"
+
+
+def test_a_loops_variable_is_unknown_to_functions() -> None:
+    found = read("for n in (1, 2):\n    pass\ndef f():\n    sgl.Engine(tp_size=n)\n")
+    assert said(found) == "--tp-size ?"

@@ -1,0 +1,176 @@
+"""Loops of a Python program: the elements of their iterables, and tests that an element decides."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from speclaunch.deployments.sources.python_values import (
+    PythonEvaluator,
+    PythonList,
+    PythonTable,
+    PythonText,
+    PythonValue,
+    dotted,
+    last_name,
+)
+
+MAX_ELEMENTS = 200
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_EQUAL, _UNEQUAL = (ast.Is, ast.Eq), (ast.IsNot, ast.NotEq)
+
+LoopElement = PythonText | PythonList | PythonTable | tuple["LoopElement", ...]
+
+
+def loop_elements(evaluator: PythonEvaluator, node: ast.expr) -> tuple[list[LoopElement], bool]:
+    """Return the known elements of an iterable; False if there may be others."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=held, attr="items"), args=[]):
+            table = evaluator.value(held)
+            if isinstance(table, PythonTable):
+                return list(table.entries.values()), not table.rest
+        case ast.Call(func=ast.Name(id="range"), args=args):
+            return _numbers(evaluator, node, [evaluator.value(argument) for argument in args])
+        case ast.Call(func=ast.Name(id="enumerate"), args=[held], keywords=[]):
+            inner, complete = loop_elements(evaluator, held)
+            numbered = (_number(evaluator, node, index) for index in range(len(inner)))
+            return list(zip(numbered, inner, strict=True)), complete
+        case ast.Call(func=ast.Name(id="zip"), args=args, keywords=[]) if args:
+            columns = [loop_elements(evaluator, argument) for argument in args]
+            rows = list(zip(*(inner for inner, _ in columns), strict=False))
+            return list(rows), all(complete for _, complete in columns)
+        case _:
+            return _of_value(evaluator.value(node))
+    return [], False
+
+
+def _of_value(found: PythonValue) -> tuple[list[LoopElement], bool]:
+    if isinstance(found, PythonTable):
+        return [key for key, _ in found.entries.values()], not found.rest
+    items = found.items if isinstance(found, PythonList) else []
+    pieces = [piece for item in items for piece in item.pieces]
+    if any(p.condition or (p.unknown and p.text[:1] == "*") for p in pieces):
+        return [], False
+    values = found.values if isinstance(found, PythonList) else []
+    return [*(values if len(values) == len(items) else items)], True
+
+
+def _numbers(
+    evaluator: PythonEvaluator, node: ast.AST, limits: Sequence[PythonValue]
+) -> tuple[list[LoopElement], bool]:
+    numbers = [found.constant for found in limits if isinstance(found, PythonText)]
+    known = [number for number in numbers if type(number) is int]
+    if len(known) != len(limits) or len(known) not in (1, 2, 3) or 0 in known[2:]:
+        return [], False
+    found = range(*known)[: MAX_ELEMENTS + 1]
+    return [_number(evaluator, node, number) for number in found], True
+
+
+def _number(evaluator: PythonEvaluator, node: ast.AST, number: int) -> PythonText:
+    return replace(evaluator.label(node, str(number)), constant=number, is_text=False)
+
+
+def assigned(target: ast.expr, value: LoopElement) -> dict[str, PythonValue | None]:
+    """Return the names that assigning `value` to `target` sets; None for unknown values."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        parts = value if isinstance(value, tuple) else _of_value(value)[0]
+        parts = () if isinstance(value, PythonTable) else parts
+        found: dict[str, PythonValue | None] = {}
+        if len(parts) == len(target.elts):
+            for element, part in zip(target.elts, parts, strict=True):
+                found |= assigned(element, part)
+        return dict.fromkeys(filter(None, map(dotted, ast.walk(target)))) | found
+    name = dotted(target)
+    return {} if name is None else {name: None if isinstance(value, tuple) else value}
+
+
+def may_leave(body: Sequence[ast.stmt]) -> bool:
+    """True if a loop's body may end the loop early, or defines a function or class."""
+    waiting: list[tuple[ast.AST, bool]] = [(node, False) for node in body]
+    while waiting:
+        node, is_inner = waiting.pop()
+        if isinstance(node, (*_NESTED, ast.Return)) or (
+            isinstance(node, ast.Break) and not is_inner
+        ):
+            return True
+        inside = is_inner or isinstance(node, _LOOPS)
+        waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
+    return False
+
+
+def carried(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
+    """Yield the targets of the assignments in a loop's body, which change from pass to pass."""
+    for node in (inner for part in body for inner in ast.walk(part)):
+        if isinstance(node, ast.Assign):
+            yield from node.targets
+        elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+            yield node.target
+
+
+class ElementTests(NamedTuple):
+    """Evaluator of the tests in a loop's body; `walked` contains the names that it assigns."""
+
+    evaluator: PythonEvaluator
+    names: Mapping[str, PythonValue | None]
+    walked: Collection[str]
+
+    def decided(self, test: ast.expr) -> bool | None:
+        """Return the result of a test of the element; None if unknown."""
+        results: list[bool | None] = []
+        match test:
+            case ast.UnaryOp(op=ast.Not()):
+                result = self.decided(test.operand)
+                return None if result is None else not result
+            case ast.BoolOp():
+                several = {self.decided(value) for value in test.values}
+                ends = isinstance(test.op, ast.Or)
+                return ends if ends in several else None if None in several else not ends
+            case ast.Compare(ops=[operator], comparators=[other]):
+                pairs = product(self._constants(test.left), self._constants(other))
+                same = [type(left) is type(right) and left == right for left, right in pairs]
+                if isinstance(operator, _EQUAL + _UNEQUAL):
+                    results = [equal is isinstance(operator, _EQUAL) for equal in same]
+            case ast.Call(func=ast.Name(id="isinstance"), args=[value, kind]):
+                kinds = {last_name(name) for name in getattr(kind, "elts", [kind])}
+                types = (type(found).__mro__ for found in self._constants(value))
+                results = [not kinds.isdisjoint(base.__name__ for base in t) for t in types]
+            case _:
+                results = list(map(bool, self._constants(test)))
+        return results[0] if results else None
+
+    def _constants(self, node: ast.expr) -> tuple[object, ...]:
+        """Return the constant of a literal, or of a part of the element; empty if unknown."""
+        if isinstance(node, ast.Constant):
+            return (node.value,)
+        if not any(dotted(part) in self.walked for part in ast.walk(node)):
+            return ()
+        value: PythonValue | None
+        match node:
+            case ast.Name():
+                value = self.names.get(node.id)
+            case ast.Call(func=ast.Attribute(value=held, attr="get"), args=[key]):
+                table, name = self.evaluator.value(held), self.evaluator.value(key)
+                if _lacks(table, name):
+                    return (None,)
+                value = self.evaluator.value(node)
+            case _:
+                value = self.evaluator.value(node)
+        if isinstance(value, PythonList):
+            return (bool(value.items),) if _of_value(value)[1] else ()
+        if not isinstance(value, PythonText) or any(
+            p.unknown or p.condition or p.note or p.default_of for p in value.pieces
+        ):
+            return ()
+        return (value.text if value.is_text else value.constant,)
+
+
+def _lacks(table: PythonValue, key: PythonValue) -> bool:
+    """True if a dictionary is known to have no such key."""
+    if not isinstance(table, PythonTable) or not isinstance(key, PythonText):
+        return False
+    return key.is_known and not table.rest and key.text not in table.entries
