@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,7 @@ from speclaunch.checks.rules.interface import Finding
 from speclaunch.checks.rules.registry import INVALID, REFUSES, UNUSED, FileCode, known_codes
 from speclaunch.core import COMMAND_LINE, InputError, Place, Problem, lazy, reads, reason
 from speclaunch.deployments import (
+    PYTHON_SUFFIX,
     YAML_SUFFIXES,
     Invocation,
     Reading,
@@ -271,8 +273,27 @@ def _read(path: str, data: bytes, config_dirs: Sequence[Path], file: Path | None
     except InputError as error:
         return LintedFile(path, text, problems=error.problems)
     nothing = not (reading.invocations or reading.unread or reading.problems or reading.misread)
-    is_unknown = nothing and Path(path).suffix.lower() not in PROSE and starts_a_server(text)
+    suffix = Path(path).suffix.lower()
+    is_unknown = nothing and suffix not in PROSE and starts_a_server(text)
+    if is_unknown and suffix == PYTHON_SUFFIX:
+        is_unknown = starts_a_server(_without_docstrings(text))
     return _of_reading(path, text, reading, not_read=is_unknown)
+
+
+def _without_docstrings(text: str) -> str:
+    """Return a Python program without its docstrings; unchanged if it cannot be parsed."""
+    import ast  # noqa: PLC0415  few files are programs without a reader
+    import warnings  # noqa: PLC0415
+
+    lines = text.split("\n")
+    errors = (SyntaxError, ValueError, RecursionError, MemoryError)
+    with suppress(*errors), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case ast.Expr(value=ast.Constant(), lineno=first, end_lineno=int(last)):
+                    lines[first - 1 : last] = [""] * (last - first + 1)
+    return "\n".join(lines)
 
 
 def read_commands(path: str, text: str) -> LintedFile:

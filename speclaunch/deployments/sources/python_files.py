@@ -105,9 +105,7 @@ class Calls:
             returned = self._returned[0]  # by the function that makes the arguments
             self._document.spend(len(returned))
             fields = list(returned.items()) if all(map(history, returned)) else []
-        changed = (k.value for k in call.node.keywords if isinstance(k.value, ast.Call))
-        is_changed = any(isinstance(a, ast.Dict) for function in changed for a in function.args)
-        if not (fields or is_changed) or "server_args" in call.entries:
+        if not (fields or call.rest) or "server_args" in call.entries:
             return None  # the arguments are created elsewhere
         for name, (key, value) in fields:
             flag = replace(key.field().word(), text=f"--{name.replace('_', '-')}")

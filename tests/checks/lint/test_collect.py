@@ -88,6 +88,7 @@ def test_dockerfiles_below_a_directory_are_read(tmp_path: Path, name: str) -> No
         ("notes.txt.template", "sglang serve m\n", False),
         ("stop.sh", "pkill -f sglang.launch_server\n", False),
         ("told.py", "# python3 -m sglang.launch_server starts it\n", False),
+        ("text.py", 'import sglang\ndef f():\n    """Like\n    sgl.Engine(**k)."""\n', False),
         ("engine.log", f"+ {COMMAND}", False),
         ("notes.txt", "sglang serve m\n", False),
         ("client.py", "import sglang\n", False),
