@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -13,12 +14,15 @@ from speclaunch.deployments.sources.python_values import (
     PythonTable,
     PythonText,
     PythonValue,
+    dotted,
     last_name,
 )
 
 _PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
 """Methods that call the preceding function or class with their arguments (Ray, Modal)."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_MAX_BASES = 5
+NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -28,7 +32,9 @@ class Definitions:
 
     def __init__(self, tree: ast.Module, evaluator: Callable[[], PythonEvaluator]) -> None:
         self._evaluator = evaluator
-        self._returned: dict[str, ast.expr] = {}
+        self._classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        once = assigned_once(tree)
+        self.functions: dict[str, AnyFunction] = {}
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
         self._options: dict[str, ast.expr | None] = _options(tree)
         self._names: dict[int, str] = {}
@@ -36,9 +42,8 @@ class Definitions:
         for node in tree.body:
             if isinstance(node, FUNCTIONS):
                 self._names[id(node)] = node.name
-                returned = _returned(node)
-                if returned is not None:
-                    self._returned[node.name] = returned
+                if node.name in once:
+                    self.functions[node.name] = node
             elif isinstance(node, ast.ClassDef):
                 methods = (part for part in node.body if isinstance(part, FUNCTIONS))
                 first = next((part for part in methods if part.name == "__init__"), None)
@@ -53,16 +58,19 @@ class Definitions:
             if isinstance(call, ast.Call) and (name := _called(call)) in names:
                 self._sites.setdefault(name, []).append(call)
 
-    def made_by(self, node: ast.Call, depth: int) -> PythonValue | None:
-        """Return the result of calling a function or class of the program; None if unknown."""
+    def made_by(self, node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonTable | None:
+        """Return the fields of a new object or the parsed options; None for other calls."""
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if is_parsing(node):
-            return self.parsed(node, depth)
-        if name in self._returned and not node.args and not node.keywords:
-            return self._evaluator().value(self._returned[name], depth + 1)
-        if name not in self._fields:
+            table = self.parsed(node, depth)
+        elif name in self._fields:
+            table = self._defaults(node, self._fields[name], f"{name}.", depth)
+        else:
             return None
-        return self._defaults(node, self._fields[name], f"{name}.", depth)
+        keywords = evaluator.keywords(node, depth)
+        table.entries |= keywords.entries
+        table.rest += keywords.rest + [evaluator.several(argument) for argument in node.args]
+        return table
 
     def parsed(self, node: ast.AST, depth: int = 0) -> PythonTable:
         """Return the defaults of the options that the program declares with `argparse`."""
@@ -87,37 +95,58 @@ class Definitions:
         sites = self._sites.get(self._names.get(id(node), ""), [])
         if len(sites) != 1 or self._uses[node.name] > 1:
             return {}
-        (call,) = sites
-        if any(isinstance(argument, ast.Starred) for argument in call.args):
-            return {}
-        parameters = node.args
-        named = [*parameters.posonlyargs, *parameters.args]
-        named = named[1:] if node.name == "__init__" else named
-        defaults = parameters.defaults
-        pairs = (
-            *zip(named[len(named) - len(defaults) :], defaults, strict=False),
-            *zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True),
-            *zip(named, call.args, strict=False),
+        return bound_arguments(node, sites[0], self._evaluator())
+
+    def sites(self, node: AnyFunction) -> list[ast.Call]:
+        """Return the calls of a top-level function; empty if it has other uses."""
+        sites = self._sites.get(node.name, []) if node is self.functions.get(node.name) else []
+        return sites if self._uses[node.name] == len(sites) else []
+
+    def lineage(self, node: ast.ClassDef, depth: int = 0) -> Sequence[ast.ClassDef]:
+        """Return a class after its base classes in this program, nearest last."""
+        self._evaluator().document.spend()
+        bases = (self._classes.get(dotted(base) or "") for base in reversed(node.bases))
+        parts = [self.lineage(base, depth + 1) for base in bases if base and depth < _MAX_BASES]
+        return list(dict.fromkeys([*chain.from_iterable(parts), node]))
+
+    def called(self, call: ast.Call) -> AnyFunction | None:
+        """Return the top-level function that a call names; None for others."""
+        return self.functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
+
+
+def bound_arguments(
+    node: AnyFunction, call: ast.Call, evaluator: PythonEvaluator
+) -> dict[str, PythonValue]:
+    """Return the known parameter values of a function in one call."""
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
+        return {}
+    parameters = node.args
+    named = [*parameters.posonlyargs, *parameters.args]
+    named = named[1:] if node.name == "__init__" else named
+    defaults = parameters.defaults
+    pairs = (
+        *zip(named[len(named) - len(defaults) :], defaults, strict=False),
+        *zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True),
+        *zip(named, call.args, strict=False),
+    )
+    found = {parameter.arg: value for parameter, value in pairs if value is not None}
+    names = {parameter.arg for parameter in (*named, *parameters.kwonlyargs)}
+    table = evaluator.keywords(call)
+    values = {name: evaluator.value(value) for name, value in found.items()}
+    values |= {name: value for name, (_, value) in table.entries.items() if name in names}
+    if parameters.kwarg is not None:
+        entries = {key: entry for key, entry in table.entries.items() if key not in names}
+        values[parameters.kwarg.arg] = PythonTable(entries, table.rest)
+    elif table.rest:
+        return {}
+    return {
+        name: value
+        for name, value in values.items()
+        if not (
+            isinstance(value, PythonText)
+            and (value.unknown or (value.constant is None and not value.is_text))
         )
-        found = {parameter.arg: value for parameter, value in pairs if value is not None}
-        names = {parameter.arg for parameter in (*named, *parameters.kwonlyargs)}
-        evaluator = self._evaluator()
-        table = evaluator.keywords(call)
-        values = {name: evaluator.value(value) for name, value in found.items()}
-        values |= {name: value for name, (_, value) in table.entries.items() if name in names}
-        if parameters.kwarg is not None:
-            entries = {key: entry for key, entry in table.entries.items() if key not in names}
-            values[parameters.kwarg.arg] = PythonTable(entries, table.rest)
-        elif table.rest:
-            return {}
-        return {
-            name: value
-            for name, value in values.items()
-            if not (
-                isinstance(value, PythonText)
-                and (value.unknown or (value.constant is None and not value.is_text))
-            )
-        }
+    }
 
 
 def _called(call: ast.Call) -> str:
@@ -128,23 +157,6 @@ def _called(call: ast.Call) -> str:
         if isinstance(function, ast.Call) and isinstance(function.func, ast.Attribute):
             function = function.func.value
     return function.id if isinstance(function, ast.Name) else ""
-
-
-def _returned(node: AnyFunction) -> ast.expr | None:
-    """Return the result expression of a function without parameters; None for other functions.
-
-    The body must be a single `return`, or end by returning the parsed options.
-    """
-    body = [
-        statement
-        for statement in node.body
-        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
-    ]
-    has_parameters = any(isinstance(part, ast.arg) for part in ast.iter_child_nodes(node.args))
-    if has_parameters or not body:
-        return None
-    found = body[-1].value if isinstance(body[-1], ast.Return) else None
-    return found if len(body) == 1 or is_parsing(found) else None
 
 
 def is_parsing(node: ast.AST | None) -> bool:
@@ -189,3 +201,50 @@ def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
             if isinstance(value, ast.Call):
                 value = next((k.value for k in value.keywords if k.arg == "default"), None)
             yield target.id, value
+
+
+def extends(method: AnyFunction | ast.ClassDef) -> bool:
+    """True if a method calls the method of its base class that it overrides."""
+    calls = (dotted(call.func) for call in ast.walk(method) if isinstance(call, ast.Call))
+    return f"super.{method.name}" in calls
+
+
+def ends(node: ast.stmt) -> bool:
+    """True if a statement ends its function or the program."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    is_exit = isinstance(call, ast.Call) and last_name(call.func) in ("exit", "_exit")
+    return is_exit or isinstance(node, (ast.Return, ast.Raise))
+
+
+def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of an expression, except those of nested functions."""
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, NESTED):
+            continue
+        yield found
+        waiting.extend(reversed(list(ast.iter_child_nodes(found))))
+
+
+def global_names(tree: ast.Module) -> set[str]:
+    """Return the names that functions declare as global, so that any call may change them."""
+    found = (node.names for node in ast.walk(tree) if isinstance(node, ast.Global))
+    return set(chain.from_iterable(found))
+
+
+def assigned_once(tree: ast.Module) -> set[str]:
+    """Return the names that the module assigns or defines once and no function assigns."""
+    counts = dict.fromkeys(global_names(tree), 2)
+    waiting: list[tuple[ast.AST, int]] = [(node, 1) for node in tree.body]
+    while waiting:
+        node, times = waiting.pop()
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            counts[node.name] = counts.get(node.name, 0) + times
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            counts[node.id] = counts.get(node.id, 0) + times
+        if isinstance(node, (ast.Name, *NESTED)):
+            continue
+        times = 2 if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else times
+        waiting.extend((child, times) for child in ast.iter_child_nodes(node))
+    return {name for name, count in counts.items() if count == 1}

@@ -64,12 +64,6 @@ class Calls:
         self._document = document
         self._positions = program.positions
         self._imported = _imported(tree)
-        self._returned = [
-            value.entries
-            for seen in program.seen
-            for value in seen.returned
-            if isinstance(value, PythonTable) and "model_path" in value.entries
-        ]
 
     def invocation(self, name: str, call: PythonCall) -> Invocation | None:
         where = self._place(call.node.func)
@@ -101,10 +95,6 @@ class Calls:
         words: list[Word] = []
         dropped: list[Dropped] = []
         fields = list(call.entries.items())
-        if not fields and call.rest and len(self._returned) == 1:
-            returned = self._returned[0]  # by the function that makes the arguments
-            self._document.spend(len(returned))
-            fields = list(returned.items()) if all(map(history, returned)) else []
         if not (fields or call.rest) or "server_args" in call.entries:
             return None  # the arguments are created elsewhere
         for name, (key, value) in fields:
@@ -287,16 +277,16 @@ class _Launches:
                 more = {"env": env, "image": image, "hardware": hardware, "read_only": _READ_ONLY}
                 found.append(replace(launch, **more))
         found.sort(key=lambda invocation: (invocation.place.line, invocation.place.column))
-        run: dict[Place, list[list[str]]] = {}
+        run: dict[Place, list[Sequence[Word]]] = {}
         for launch in found:
-            run.setdefault(launch.place, []).append([word.text for word in launch.words])
+            if not _is_open(launch):
+                run.setdefault(launch.place, []).append(launch.words)
         # a list that one scope makes and another one runs or extends is one command
         known = (
             launch
             for launch in found
-            if not (launch.words and launch.words[0].why == MORE)
-            or [word.text for word in launch.words[1:]]
-            not in (words[: len(launch.words) - 1] for words in run[launch.place])
+            if not _is_open(launch)
+            or not any(_begins(words, launch.words[1:]) for words in run.get(launch.place, ()))
         )
         return Reading(tuple(distinct(known)))
 
@@ -390,6 +380,18 @@ class _Launches:
             return found
         more = Word("*", found.place, evaluated=False, why=MORE)
         return replace(found, words=(more, *found.words))
+
+
+def _is_open(launch: Invocation) -> bool:
+    return bool(launch.words) and launch.words[0].why == MORE
+
+
+def _begins(words: Sequence[Word], start: Sequence[Word]) -> bool:
+    """True if a command begins with `start`, whose unknown tokens may be any."""
+    pairs = zip(words, start, strict=False)
+    return len(words) >= len(start) and all(
+        word.text == other.text or not other.evaluated for word, other in pairs
+    )
 
 
 def _container(call: PythonCall) -> PythonList | None:

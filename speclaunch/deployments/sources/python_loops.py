@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from speclaunch.deployments.sources.python_definitions import NESTED
 from speclaunch.deployments.sources.python_values import (
     PythonEvaluator,
     PythonList,
@@ -21,7 +22,6 @@ from speclaunch.deployments.sources.python_values import (
 
 MAX_ELEMENTS = 200
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _EQUAL, _UNEQUAL = (ast.Is, ast.Eq), (ast.IsNot, ast.NotEq)
 
 LoopElement = PythonText | PythonList | PythonTable | tuple["LoopElement", ...]
@@ -94,13 +94,19 @@ def may_leave(body: Sequence[ast.stmt]) -> bool:
     waiting: list[tuple[ast.AST, bool]] = [(node, False) for node in body]
     while waiting:
         node, is_inner = waiting.pop()
-        if isinstance(node, (*_NESTED, ast.Return)) or (
+        if isinstance(node, (*NESTED, ast.Return)) or (
             isinstance(node, ast.Break) and not is_inner
         ):
             return True
         inside = is_inner or isinstance(node, _LOOPS)
         waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
     return False
+
+
+def called_names(body: Sequence[ast.stmt]) -> set[str]:
+    """Return the last names of the functions that a body calls."""
+    calls = (call for part in body for call in ast.walk(part) if isinstance(call, ast.Call))
+    return {last_name(call.func) for call in calls}
 
 
 def carried(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:

@@ -8,8 +8,9 @@ Values that other loops add, or that differ between branches, are unknown.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, takewhile
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -18,12 +19,19 @@ from speclaunch.deployments.sources.python_definitions import (
     FUNCTIONS,
     AnyFunction,
     Definitions,
+    assigned_once,
+    bound_arguments,
+    ends,
+    extends,
+    global_names,
     is_parsing,
+    own_nodes,
 )
 from speclaunch.deployments.sources.python_loops import (
     MAX_ELEMENTS,
     ElementTests,
     assigned,
+    called_names,
     carried,
     loop_elements,
     may_leave,
@@ -43,13 +51,11 @@ from speclaunch.deployments.sources.python_values import (
 )
 from speclaunch.deployments.sources.source_text import Document
 
-_NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
-_MAX_SCOPES = 5000
-_MAX_NESTING = 30
-_MAX_BASES = 5
+_MAX_SCOPES, _MAX_NESTING, _MAX_REPEATED_NODES = 5000, 30, 20_000
 _MAX_STARTS = 16
 """Maximum number of times that a loop's body is read if it may start a server."""
-_MAX_REPEATED_NODES = 20_000
+_MAX_DELAYS, _MAX_RUNNING, _MAX_RESULTS = 3, 3, 300
+"""Limits: how often a function waits for its callers; depth and number of evaluated calls."""
 _READERS = frozenset({"update", "isinstance", "get", "items", "int", "lower", "upper"})
 """Further functions that start nothing."""
 
@@ -72,6 +78,20 @@ class ScopeContents(Struct):
     gpus: str | None = None
     """GPUs that a decorator states, or None."""
     returned: list[PythonValue] = []
+    passed: list[tuple[ast.Call, dict[str, PythonValue]]] = []
+    """Calls of the program's functions, with the known values of their parameters."""
+
+
+_Arguments = Mapping[str, PythonValue]
+
+
+class _WaitingScope(NamedTuple):
+    """Function or class to read, with the names that it sees."""
+
+    node: AnyFunction | ast.ClassDef
+    names: dict[str, PythonValue | None]
+    outer: ScopeContents
+    delays: int = 0
 
 
 class PythonProgram:
@@ -85,18 +105,20 @@ class PythonProgram:
         self.ignored = ignored
         self.positions = ProgramPositions(document)
         self.seen: list[ScopeContents] = []
-        self._once = _assigned_once(tree)
-        self._classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        self._once = assigned_once(tree)
+        self.global_names = global_names(tree)
         self._used = {last_name(c.func) for c in ast.walk(tree) if isinstance(c, ast.Call)}
-        self._waiting: list[tuple[ast.AST, dict[str, PythonValue | None], ScopeContents]] = []
+        self._waiting: list[_WaitingScope] = []
+        self._passed: dict[str, list[tuple[ast.Call, dict[str, PythonValue]]]] = {}
+        self._running: list[AnyFunction] = []
+        """Functions whose results are being evaluated."""
+        self._results = 0
         self._constants: dict[str, PythonValue | None] = {}
         self.definitions = Definitions(tree, lambda: self.evaluator(self._constants))
-        module = _Scope(self, {}, ScopeContents())
+        self._module = module = _Scope(self, {}, ScopeContents())
         module.run(tree.body)
-        self.seen.append(module.seen)
-        self._constants |= {
-            name: value for name, value in module.names.items() if name in self._once or "." in name
-        }
+        self._add(module.seen)
+        self._constants |= self._globals()
         for node in ast.walk(tree):  # variables that hold parsed options, in any function
             if isinstance(node, ast.Assign) and is_parsing(node.value):
                 for target in node.targets:
@@ -105,44 +127,84 @@ class PythonProgram:
                         self._constants.setdefault(target.id, options)
         self._queue(module, self._constants)
         while self._waiting and len(self.seen) < _MAX_SCOPES:
-            self._nested(*self._waiting.pop(0))
+            waiting = self._waiting.pop(0)
+            known = self._known_arguments(waiting)
+            if known is None:
+                self._waiting.append(waiting._replace(delays=waiting.delays + 1))
+            for arguments in known or ():
+                self._nested(waiting, arguments)
+
+    def _globals(self) -> dict[str, PythonValue | None]:
+        """Return the module's values that do not change."""
+        names = self._module.names.items()
+        return {name: value for name, value in names if name in self._once or "." in name}
+
+    def _add(self, seen: ScopeContents) -> None:
+        self.seen.append(seen)
+        for call, arguments in seen.passed:
+            self._passed.setdefault(last_name(call.func), []).append((call, arguments))
 
     def evaluator(self, names: Mapping[str, PythonValue | None]) -> PythonEvaluator:
-        return PythonEvaluator(self.document, self.positions, names, self.definitions.made_by)
+        def made_by(call: ast.Call, depth: int) -> PythonValue | None:
+            result = self._result(call, found)
+            return result or self.definitions.made_by(call, depth, found)
+
+        return (found := PythonEvaluator(self.document, self.positions, names, made_by))
+
+    def _result(self, call: ast.Call, evaluator: PythonEvaluator) -> PythonValue | None:
+        """Return what a function of the program returns to `call`; None if unknown."""
+        function = self.definitions.called(call)
+        if function is None or function in self._running or function.decorator_list:
+            return None
+        is_bounded = len(self._running) < _MAX_RUNNING and self._results < _MAX_RESULTS
+        if not is_bounded or not isinstance(function.body[-1], ast.Return):
+            return None
+        known = bound_arguments(function, call, evaluator)
+        self._results += 1
+        self._running.append(function)
+        returned = self._trial(self._constants or self._globals(), function, known).seen.returned
+        self._running.pop()
+        return returned[0] if len(returned) == 1 else None
 
     def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
-        self._waiting += [(node, dict(names), scope.seen) for node in scope.nested]
+        self._waiting += [_WaitingScope(node, dict(names), scope.seen) for node in scope.nested]
 
-    def _nested(
-        self, node: ast.AST, names: dict[str, PythonValue | None], outer: ScopeContents
-    ) -> None:
+    def _known_arguments(self, waiting: _WaitingScope) -> Sequence[_Arguments] | None:
+        """Return the arguments of each call of a function; None before its callers are read."""
+        node = waiting.node
+        if not isinstance(node, FUNCTIONS):
+            return [{}]
+        sites = self.definitions.sites(node)
+        passed = self._passed.get(node.name, []) if sites else []
+        is_read = {id(call) for call, _ in passed} == set(map(id, sites))
+        if not is_read and waiting.delays < _MAX_DELAYS:
+            return None
+        if passed and is_read and len(passed) <= _MAX_STARTS:
+            return [arguments for _, arguments in passed]
+        return [self.definitions.arguments(node)]
+
+    def _nested(self, waiting: _WaitingScope, arguments: _Arguments) -> None:
+        node, outer, names = waiting.node, waiting.outer, dict(waiting.names)
         inside = ScopeContents(env=dict(outer.env))
         scope = _Scope(self, names, inside)
-        for decorator in getattr(node, "decorator_list", ()):
+        for decorator in node.decorator_list:
             scope.decorator(decorator)
         inside.gpus = inside.gpus or outer.gpus
         if isinstance(node, FUNCTIONS):
-            known = self.definitions.arguments(node)
             for parameter in ast.iter_child_nodes(node.args):
                 if isinstance(parameter, ast.arg):
-                    scope.names[parameter.arg] = known.get(parameter.arg)
+                    value = arguments.get(parameter.arg)
+                    scope.names[parameter.arg] = value and copied(value)
             scope.run(node.body)
-        elif isinstance(node, ast.ClassDef):
+        else:
             outside = set(names)
-            for part in self._lineage(node):
+            for part in self.definitions.lineage(node):
                 scope.inherit(part)
             own = [name for name in scope.names if name not in outside and "." not in name]
             scope.names |= {f"self.{name}": scope.names[name] for name in own}
             self._methods(scope)
-        self.seen.append(inside)
+        self._add(inside)
         self._queue(scope, scope.names)
-
-    def _lineage(self, node: ast.ClassDef, depth: int = 0) -> Sequence[ast.ClassDef]:
-        """Return a class after its base classes in this program, nearest last."""
-        self.document.spend()
-        bases = (self._classes.get(dotted(base) or "") for base in reversed(node.bases))
-        parts = [self._lineage(base, depth + 1) for base in bases if base and depth < _MAX_BASES]
-        return list(dict.fromkeys([*chain.from_iterable(parts), node]))
 
     def _methods(self, scope: _Scope) -> None:
         """Set what set-up methods set, and results: `self.f()`, or `super.f()` if overridden."""
@@ -151,7 +213,7 @@ class PythonProgram:
         set_ups = [method for method, name in methods.items() if name.lower() in _SET_UPS]
         found = [m for m in methods if isinstance(m.body[-1], ast.Return) and m.name in self._used]
         for method in (*found, *set_ups, *found):
-            trial = self._trial(scope, method)
+            trial = self._trial(scope.names, method, self.definitions.arguments(method))
             if method in set_ups:
                 scope.names |= {n: v for n, v in trial.names.items() if n.startswith("self.")}
             else:
@@ -159,27 +221,16 @@ class PythonProgram:
                 result = trial.seen.returned[0] if len(trial.seen.returned) == 1 else None
                 scope.names[f"{owner}.{method.name}()"] = result
 
-    def _trial(self, scope: _Scope, method: AnyFunction) -> _Scope:
-        """Run a method on copies of the known lists and dictionaries."""
-        known = self.definitions.arguments(method)
-        self.document.spend(1 + len(scope.names) // 20)
-        names = {name: value and copied(value) for name, value in scope.names.items()}
+    def _trial(
+        self, names: Mapping[str, PythonValue | None], method: AnyFunction, known: _Arguments
+    ) -> _Scope:
+        """Run a function on copies of the known lists and dictionaries."""
+        self.document.spend(1 + len(names) // 20)
+        copies = {name: value and copied(value) for name, value in names.items()}
         parameters = (part.arg for part in ast.walk(method.args) if isinstance(part, ast.arg))
-        trial = _Scope(self, names | dict.fromkeys(parameters) | known, ScopeContents())
+        trial = _Scope(self, copies | dict.fromkeys(parameters) | dict(known), ScopeContents())
         trial.run(method.body)
         return trial
-
-
-def _extends(method: AnyFunction | ast.ClassDef) -> bool:
-    """True if a method calls the method of its base class that it overrides."""
-    calls = (dotted(call.func) for call in ast.walk(method) if isinstance(call, ast.Call))
-    return f"super.{method.name}" in calls
-
-
-def _ends(node: ast.stmt) -> bool:
-    call = node.value if isinstance(node, ast.Expr) else None
-    is_exit = isinstance(call, ast.Call) and last_name(call.func) in ("exit", "_exit")
-    return is_exit or isinstance(node, (ast.Return, ast.Raise))
 
 
 _SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
@@ -194,9 +245,11 @@ class _Scope:
         self.names = names
         self.seen = seen
         self.nested: list[AnyFunction | ast.ClassDef] = []
+        self._definitions = program.definitions
         self._evaluator = program.evaluator(names)
         self._document = program.document
         self._ignored = program.ignored
+        self._global_names = program.global_names
         self._if: int | None = None
         """Line of the outermost current condition; None outside conditions."""
         self._loose = 0
@@ -220,7 +273,7 @@ class _Scope:
         """Run a class body after those of its bases, whose methods it overrides."""
         inherited, self.nested = self.nested, []
         self.run(node.body)
-        own = {part.name for part in self.nested if not _extends(part)}
+        own = {part.name for part in self.nested if not extends(part)}
         self.nested[:0] = [part for part in inherited if part.name not in own]
 
     def decorator(self, node: ast.expr) -> None:
@@ -297,7 +350,7 @@ class _Scope:
         is_early = isinstance(last, ast.Return) and self._is_listed(last.value)
         self._if = line if is_early else outer  # what follows is not in the list returned early
         self._forget(before, node.test)
-        if isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not) and _ends(last):
+        if isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not) and ends(last):
             name = dotted(node.test.operand) or ""
             value = self.names.get(name)
             if isinstance(value, PythonText) and not value.text:
@@ -331,7 +384,8 @@ class _Scope:
         elements, complete = loop_elements(self._evaluator, node.iter)
         count = self._repeated * max(len(elements), 1)
         size = sum(1 for _ in ast.walk(node)) * len(elements)
-        limit = MAX_ELEMENTS if self._only_adds(node.body) else _MAX_STARTS
+        only_adds = called_names(node.body) <= self._ignored | _READERS
+        limit = MAX_ELEMENTS if only_adds else _MAX_STARTS
         if not elements or count > limit or size > _MAX_REPEATED_NODES or may_leave(node.body):
             return False
         outer = self._if, self._walked, self._repeated
@@ -343,11 +397,6 @@ class _Scope:
             self._if = outer[0]
         _, self._walked, self._repeated = outer
         return complete
-
-    def _only_adds(self, body: Sequence[ast.stmt]) -> bool:
-        """True if a body only calls functions that add to lists, dictionaries and texts."""
-        calls = (call for part in body for call in ast.walk(part) if isinstance(call, ast.Call))
-        return {last_name(call.func) for call in calls} <= self._ignored | _READERS
 
     def _steps(self, body: Sequence[ast.stmt]) -> bool:
         """Run the body for one element. Return True if it ends early."""
@@ -392,7 +441,8 @@ class _Scope:
         for target in targets:
             name = dotted(target)
             if name is not None:
-                self.names[name] = value
+                may_change = isinstance(value, PythonText) and name in self._global_names
+                self.names[name] = None if may_change else value
             elif isinstance(target, ast.Subscript):
                 self._item(target, value)
             else:
@@ -528,13 +578,16 @@ class _Scope:
 
     def _calls(self, node: ast.AST) -> None:
         """Record every call in an expression, except inside nested functions."""
-        for call in _walk(node):
+        for call in own_nodes(node):
             self._document.spend()
             match call:
                 case ast.Call(func=ast.Attribute(value=held, attr="pop"), args=[key, *_]):
                     self._remove(held, key, sure=call is node)
             if not isinstance(call, ast.Call) or last_name(call.func) in self._ignored:
                 continue
+            if (function := self._definitions.called(call)) is not None:
+                known = bound_arguments(function, call, self._evaluator)
+                self.seen.passed.append((call, {name: copied(v) for name, v in known.items()}))
             args: list[PythonValue] = []
             for argument in call.args[:50]:
                 if isinstance(argument, ast.Starred):
@@ -545,32 +598,3 @@ class _Scope:
                     args.append(self._evaluator.value(argument))
             table = self._evaluator.keywords(call)
             self.seen.calls.append(PythonCall(call, args, table.entries, table.rest))
-
-
-def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    waiting = [node]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, _NESTED):
-            continue
-        yield found
-        waiting.extend(reversed(list(ast.iter_child_nodes(found))))
-
-
-def _assigned_once(tree: ast.Module) -> set[str]:
-    """Return the names that the module assigns once and no function assigns."""
-    counts: dict[str, int] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Global):
-            counts |= dict.fromkeys(node.names, 2)
-    waiting: list[tuple[ast.AST, int]] = [(node, 1) for node in tree.body]
-    while waiting:
-        node, times = waiting.pop()
-        if isinstance(node, _NESTED):
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            counts[node.id] = counts.get(node.id, 0) + times
-            continue
-        times = 2 if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else times
-        waiting.extend((child, times) for child in ast.iter_child_nodes(node))
-    return {name for name, count in counts.items() if count == 1}

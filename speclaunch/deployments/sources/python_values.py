@@ -476,7 +476,7 @@ class PythonEvaluator:
             return PythonList([under(item, node.lineno) for item in found.items or other.items])
         return self.unknown(node)
 
-    def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911, PLR0912
+    def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911
         name = last_name(node.func)
         full_name = dotted(node.func) or ""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
@@ -510,10 +510,6 @@ class PythonEvaluator:
             return self._formatted(node, self.value(inner, depth + 1))
         result = None if node.args or node.keywords else self._names.get(f"{full_name}()")
         made = self._made_by(node, depth) if result is None else copied(result)
-        if isinstance(made, PythonTable):
-            keywords = self.keywords(node, depth)
-            made.entries |= keywords.entries
-            made.rest += keywords.rest + [self.several(argument) for argument in node.args]
         return self.unknown(node) if made is None else made
 
     def _environment(self, node: ast.Call, depth: int) -> PythonText:

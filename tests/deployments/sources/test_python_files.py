@@ -552,7 +552,7 @@ def test_values_one_definition_away(case: tuple[str, list[str]]) -> None:
 
 
 UNKNOWN = [
-    "def start(tp):\n    sgl.Engine(model_path='x', tp_size=tp)\nstart(2)\nstart(4)",
+    "def start(tp):\n    sgl.Engine(model_path='x', tp_size=tp)\nstart(2)\nrun(start)",
     "def start(tp=2):\n    sgl.Engine(model_path='x', tp_size=tp)",
     "class C:\n    tp = 2\nc = C()\nif a:\n    c.tp = 4\nsgl.Engine(model_path='x', tp_size=c.tp)",
     "class C:\n    tp = 2\nc = C(*a)\nsgl.Engine(model_path='x', tp_size=c.tp)",
@@ -564,7 +564,13 @@ UNKNOWN = [
     "p.add_argument('--tp', default=1)\nq.add_argument('--tp', default=2)\na = p.parse_args()\n"
     "sgl.Engine(model_path='x', tp_size=a.tp)",
     "c = dict(zip(a, b))\nsgl.Engine(model_path='x', tp_size=c.get('tp', 2))",
-    "def kw(n=1):\n    return {'tp': 2}\nsgl.Engine(model_path='x', tp_size=kw()['tp'])",
+    "def kw(n=1):\n    if n > 1:\n        return {'tp': 1}\n    return {'tp': 2}\n"
+    "sgl.Engine(model_path='x', tp_size=kw()['tp'])",
+    "def kw():\n    return {'tp': 2}\nif a:\n    def kw():\n        return {'tp': 4}\n"
+    "sgl.Engine(model_path='x', tp_size=kw()['tp'])",
+    "n = 1\ndef up():\n    global n\n    n = 2\ndef start(tp):\n"
+    "    sgl.Engine(model_path='x', tp_size=tp)\nup()\nstart(n)",
+    "@wrap\ndef kw():\n    return {'tp': 2}\nsgl.Engine(model_path='x', tp_size=kw()['tp'])",
 ]
 
 
@@ -703,13 +709,14 @@ def make(args):
 
 def test_an_engine_with_the_arguments_that_a_function_returns() -> None:
     for use in ("sgl.Engine(**make(a))", "kw = make(a)\nllm = sgl.Engine(**kw)"):
-        assert (
-            said(read(MADE + use)) == "? --model-path ? --tp-size 2 --speculative-algorithm NGRAM"
-        )
-    assert said(read(MADE + "sgl.Engine(**make(a), tp_size=4)")) == "? --tp-size 4"
+        assert said(read(MADE + use)) == "--model-path ? --tp-size 2 --speculative-algorithm NGRAM"
+    assert said(read(MADE + "sgl.Engine(**make(a), tp_size=4)")) == (
+        "--model-path ? --tp-size 4 --speculative-algorithm NGRAM"
+    )
     other = MADE.replace("make", "other") + "def f():\n    sgl.Engine(**make(a))\n"
-    for text in (MADE + other, MADE.replace("tp_size", "gpu_memory") + "sgl.Engine(**make(a))"):
-        assert said(read(text)) == "?"
+    assert said(read(MADE + other)) == "--model-path ? --tp-size 2 --speculative-algorithm NGRAM"
+    unknown = MADE.replace("    return kw", "    return clean(kw)")
+    assert said(read(f"{unknown}sgl.Engine(**make(a))")) == "?"
 
 
 @rows(
@@ -932,3 +939,48 @@ def test_an_entry_of_a_nested_dictionary_that_a_program_sets() -> None:
 def test_a_loops_variable_is_unknown_to_functions() -> None:
     found = read("for n in (1, 2):\n    pass\ndef f():\n    sgl.Engine(tp_size=n)\n")
     assert said(found) == "--tp-size ?"
+
+
+BUILD = """\
+def build(model, tp=2, **more):
+    cmd = ["python", "-m", "sglang.launch_server", "--model-path", model, "--tp", str(tp)]
+    if fast:
+        cmd += ["--speculative-algorithm", "NGRAM"]
+    return cmd
+
+def start(cmd, name="x"):
+    cmd += ["--log-level", "info"]
+    return subprocess.Popen(cmd)
+
+"""
+INFO = "--log-level info"
+
+
+@over(
+    [
+        ("subprocess.run(build('a'))", ["a --tp 2"]),
+        ("cmd = build('a', tp=4)\nstart(cmd)", [f"a --tp 4 {INFO}"]),
+        ("def main():\n    m = 'a'\n    for tp in (1, 2):\n        start(build(m, tp))\nmain()", [f"a --tp 1 {INFO}", f"a --tp 2 {INFO}"]),
+        ("start(build('a'))\nstart(build('b', 4), name='y')", [f"a --tp 2 {INFO}", f"b --tp 4 {INFO}"]),
+        ("def go(n):\n    start(build('a', n))\ngo(1)\ngo(2)", [f"a --tp 1 {INFO}", f"a --tp 2 {INFO}"]),
+        ("def go(n):\n    start(build('a', n))\nfor n in x:\n    go(n)", [f"a --tp ? {INFO}"]),
+        ("subprocess.run(build(*x))", ["? --tp ?"]),
+        ("cmd, env = build('a'), {}\nsubprocess.run(cmd)", ["a --tp 2"]),
+    ]
+)  # fmt: skip
+def test_a_command_that_one_function_builds_and_another_starts(
+    case: tuple[str, list[str]],
+) -> None:
+    found = read_python(HEAD + BUILD + case[0], "x.py").invocations
+    spoken = [said(one).replace("--speculative-algorithm NGRAM ", "") for one in found]
+    spoken = [text.replace(" --speculative-algorithm NGRAM", "") for text in spoken]
+    assert spoken == [f"--model-path {words}" for words in case[1]]
+    assert all(any(word.condition for word in one.words) for one in found)
+
+
+def test_the_parameters_of_a_function_are_not_entries_of_its_result() -> None:
+    program = "def make(model):\n    return {'model_path': model}\nsgl.Engine(**make(model='m'))"
+    assert said(read(program)) == "--model-path m"
+    many = "".join(f"start({n})\n" for n in range(17))
+    program = f"def start(n):\n    sgl.Engine(model_path='m', tp_size=n)\n{many}"
+    assert said(read(program)) == "--model-path m --tp-size ?"
