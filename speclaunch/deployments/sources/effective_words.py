@@ -278,7 +278,7 @@ def followed(reading: Reading, file: Path | None) -> Reading:
 
 def config_file(name: str) -> ConfigFile:
     """Return the ``--config NAME`` file of an engine that starts in the working directory."""
-    return _read_config(name, [Path()])
+    return read_below(name, [Path()])
 
 
 def config_path(invocation: Invocation) -> str | None:
@@ -299,11 +299,12 @@ def _with_config(invocation: Invocation, places: Sequence[Path]) -> Invocation:
     if invocation.image is not None:
         found = ConfigFile(name, why="it is in the container")
     else:
-        found = _read_config(name, places, invocation.directory)
+        found = read_below(name, places, invocation.directory)
     return replace(invocation, config=found)
 
 
-def _read_config(name: str, places: Sequence[Path], directory: str | None = None) -> ConfigFile:
+def read_below(name: str, places: Sequence[Path], directory: str | None = None) -> ConfigFile:
+    """Return the file `name` in `directory` of one of `places`, if it is below that place."""
     outside = False
     below = [place / (directory or "") for place in places]
     if directory is not None and Path(directory).is_absolute():

@@ -209,6 +209,14 @@ def extends(method: AnyFunction | ast.ClassDef) -> bool:
     return f"super.{method.name}" in calls
 
 
+def returns_at_end(node: AnyFunction) -> bool:
+    """True if a function without decorators ends with a `return`, perhaps inside a `with`."""
+    last = node.body[-1]
+    while isinstance(last, (ast.With, ast.AsyncWith)):
+        last = last.body[-1]
+    return isinstance(last, ast.Return) and not node.decorator_list
+
+
 def ends(node: ast.stmt) -> bool:
     """True if a statement ends its function or the program."""
     call = node.value if isinstance(node, ast.Expr) else None

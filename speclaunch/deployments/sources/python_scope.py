@@ -15,6 +15,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from speclaunch.deployments.sources.interface import Word
+from speclaunch.deployments.sources.python_data import loaded
 from speclaunch.deployments.sources.python_definitions import (
     FUNCTIONS,
     AnyFunction,
@@ -26,6 +27,7 @@ from speclaunch.deployments.sources.python_definitions import (
     global_names,
     is_parsing,
     own_nodes,
+    returns_at_end,
 )
 from speclaunch.deployments.sources.python_loops import (
     MAX_ELEMENTS,
@@ -146,7 +148,7 @@ class PythonProgram:
 
     def evaluator(self, names: Mapping[str, PythonValue | None]) -> PythonEvaluator:
         def made_by(call: ast.Call, depth: int) -> PythonValue | None:
-            result = self._result(call, found)
+            result = self._result(call, found) or loaded(call, found)
             return result or self.definitions.made_by(call, depth, found)
 
         return (found := PythonEvaluator(self.document, self.positions, names, made_by))
@@ -154,10 +156,8 @@ class PythonProgram:
     def _result(self, call: ast.Call, evaluator: PythonEvaluator) -> PythonValue | None:
         """Return what a function of the program returns to `call`; None if unknown."""
         function = self.definitions.called(call)
-        if function is None or function in self._running or function.decorator_list:
-            return None
         is_bounded = len(self._running) < _MAX_RUNNING and self._results < _MAX_RESULTS
-        if not is_bounded or not isinstance(function.body[-1], ast.Return):
+        if function is None or not is_bounded or not returns_at_end(function):
             return None
         known = bound_arguments(function, call, evaluator)
         self._results += 1
@@ -297,6 +297,8 @@ class _Scope:
             case ast.With() | ast.AsyncWith():
                 for item in node.items:
                     self._calls(item.context_expr)
+                    if item.optional_vars is not None:
+                        self._assign([item.optional_vars], item.context_expr)
                 self.run(node.body)
             case ast.Try():
                 self.run(node.body)
@@ -365,10 +367,7 @@ class _Scope:
             if isinstance(node, ast.For) and self._each_element(node):
                 self.run(node.orelse)
                 return
-            for part in ast.walk(node.target):
-                name = dotted(part)
-                if name is not None:
-                    self.names[name] = None
+            self.names |= dict.fromkeys(filter(None, map(dotted, ast.walk(node.target))))
         for target in carried(node.body):
             name = dotted(target) or ""
             if isinstance(self.names.get(name), PythonText):
@@ -470,9 +469,8 @@ class _Scope:
     ) -> None:
         """Replace an item of a list. Under a condition or at an unknown index, it is unknown."""
         index = at.constant if isinstance(at, PythonText) else None
-        is_sure = (self._if, self._loose) == listing.made_in and isinstance(value, PythonText)
-        unknown = self._evaluator.unknown(node)
-        listing.values = []
+        is_sure = (self._if, self._loose) == listing.made_in
+        unknown, listing.values = self._evaluator.unknown(node), []
         if type(index) is int and -len(listing.items) <= index < len(listing.items):
             listing.items[index] = value if is_sure and isinstance(value, PythonText) else unknown
         else:
@@ -549,9 +547,9 @@ class _Scope:
         call = node.value if isinstance(node, ast.Await) else node
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return
-        name = dotted(call.func.value)
-        held = self.names.get(name or "")
-        what = call.func.attr
+        name, what = dotted(call.func.value), call.func.attr
+        is_part = isinstance(call.func.value, ast.Subscript)
+        held = self._evaluator.value(call.func.value) if is_part else self.names.get(name or "")
         if isinstance(held, PythonList) and len(call.args) == 1 and what in ("append", "extend"):
             value = self._evaluator.value(call.args[0])
             if what == "extend":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import json
 import time
 import warnings
 from pathlib import Path
@@ -929,11 +930,10 @@ def test_an_item_that_a_program_replaces(case: tuple[str, str]) -> None:
     assert said(read(f"{start}{case[0]}\nsubprocess.run(c)")) == case[1]
 
 
-def test_an_entry_of_a_nested_dictionary_that_a_program_sets() -> None:
-    found = read(
-        'k = {"a": {"model_path": "m", "tp_size": 1}}\nk["a"]["tp_size"] = 4\nsgl.Engine(**k["a"])'
-    )
-    assert said(found) == "--model-path m --tp-size 4"
+@over(['k["a"]["tp_size"] = 4', 'k["a"].update(tp_size=4)'])
+def test_an_entry_of_a_nested_dictionary_that_a_program_sets(change: str) -> None:
+    program = f'k = {{"a": {{"model_path": "m", "tp_size": 1}}}}\n{change}\nsgl.Engine(**k["a"])'
+    assert said(read(program)) == "--model-path m --tp-size 4"
 
 
 def test_a_loops_variable_is_unknown_to_functions() -> None:
@@ -984,3 +984,54 @@ def test_the_parameters_of_a_function_are_not_entries_of_its_result() -> None:
     many = "".join(f"start({n})\n" for n in range(17))
     program = f"def start(n):\n    sgl.Engine(model_path='m', tp_size=n)\n{many}"
     assert said(read(program)) == "--model-path m --tp-size ?"
+
+
+SETTINGS = "model: org/m\nserver: {port: 30001, tp: 2, fast: true}\nextra: [--log-level, info]\n"
+OPEN = [
+    'c = yaml.safe_load(open("serve.yaml"))',
+    'with open("serve.yaml") as f:\n    c = yaml.safe_load(f)',
+    'NAME = "serve.yaml"\nwith open(NAME, "r") as f:\n    c = yaml.safe_load(f.read())',
+    'c = yaml.safe_load(Path("serve.yaml").read_text())',
+    'c = yaml.safe_load((Path(__file__).resolve().parent / "serve.yaml").read_text())',
+    'c = yaml.safe_load(open(os.path.join(os.path.dirname(__file__), "serve.yaml")))',
+    'HERE = Path(__file__).parent\nwith (HERE / "serve.yaml").open() as f:\n    c = yaml.load(f, L)',
+    'def read(path):\n    with open(path) as f:\n        return yaml.safe_load(f)\nc = read("serve.yaml")',
+    'with open("serve.json") as f:\n    c = json.load(f)',
+]
+USE = """
+subprocess.run(["sglang", "serve", c["model"], "--tp", str(c["server"]["tp"]), *c["extra"]])
+"""
+
+
+@pytest.mark.parametrize("load_file", OPEN)
+def test_values_of_a_file_next_to_the_program(load_file: str, tmp_path: Path) -> None:
+    (tmp_path / "serve.yaml").write_text(SETTINGS)
+    data = {"model": "org/m", "server": {"tp": 2}, "extra": ["--log-level", "info"]}
+    (tmp_path / "serve.json").write_text(json.dumps(data))
+    program = f"{HEAD}{load_file}{USE}"
+    found = only(read_python(program, str(tmp_path / "x.py")))
+    assert said(found) == "org/m --tp 2 --log-level info"
+    assert (found.words[0].why or "").startswith("the value in serve.")
+    assert found.words[0].place.path == str(tmp_path / "x.py")
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    for file in (tmp_path / "serve.yaml", tmp_path / "serve.json"):
+        file.unlink()
+        (folder / file.name).symlink_to(tmp_path / "other")
+    (tmp_path / "other").write_text(SETTINGS)
+    for where in (tmp_path, folder):  # no file, or a link to another folder
+        assert said(only(read_python(program, str(where / "x.py")))) == "? --tp ? ?"
+
+
+@over(
+    [
+        'c = yaml.safe_load(open(sys.argv[1]))',
+        'c = yaml.safe_load(open(f"{name}.yaml"))',
+        'c = yaml.safe_load(open("../serve.yaml"))',
+        'c = yaml.safe_load(open(os.environ.get("C", "serve.yaml")))',
+        'c = yaml.safe_load(open("broken.yaml"))',
+        "c = yaml.safe_load(open(path))",
+    ]
+)  # fmt: skip
+def test_values_of_a_file_that_is_not_read(load_file: str) -> None:
+    assert said(read(f"{load_file}{USE}")) == "? --tp ? ?"
