@@ -112,9 +112,7 @@ class PythonProgram:
         self._used = {last_name(c.func) for c in ast.walk(tree) if isinstance(c, ast.Call)}
         self._waiting: list[_WaitingScope] = []
         self._passed: dict[str, list[tuple[ast.Call, dict[str, PythonValue]]]] = {}
-        self._running: list[AnyFunction] = []
-        """Functions whose results are being evaluated."""
-        self._results = 0
+        self._running = self._results = 0
         self._constants: dict[str, PythonValue | None] = {}
         self.definitions = Definitions(tree, lambda: self.evaluator(self._constants))
         self._module = module = _Scope(self, {}, ScopeContents())
@@ -156,14 +154,14 @@ class PythonProgram:
     def _result(self, call: ast.Call, evaluator: PythonEvaluator) -> PythonValue | None:
         """Return what a function of the program returns to `call`; None if unknown."""
         function = self.definitions.called(call)
-        is_bounded = len(self._running) < _MAX_RUNNING and self._results < _MAX_RESULTS
+        is_bounded = self._running < _MAX_RUNNING and self._results < _MAX_RESULTS
         if function is None or not is_bounded or not returns_at_end(function):
             return None
         known = bound_arguments(function, call, evaluator)
         self._results += 1
-        self._running.append(function)
+        self._running += 1
         returned = self._trial(self._constants or self._globals(), function, known).seen.returned
-        self._running.pop()
+        self._running -= 1
         return returned[0] if len(returned) == 1 else None
 
     def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
@@ -388,10 +386,10 @@ class _Scope:
         if not elements or count > limit or size > _MAX_REPEATED_NODES or may_leave(node.body):
             return False
         outer = self._if, self._walked, self._repeated
-        self._walked |= assigned(node.target, elements[0]).keys()
-        self._repeated = count
         for element in elements:
-            self.names |= assigned(node.target, element)
+            values = assigned(node.target, element)
+            self.names |= values
+            self._walked, self._repeated = self._walked | values.keys(), count
             self._steps(node.body)
             self._if = outer[0]
         _, self._walked, self._repeated = outer
@@ -545,6 +543,10 @@ class _Scope:
     def _expression(self, node: ast.expr) -> None:
         self._calls(node)
         call = node.value if isinstance(node, ast.Await) else node
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            for passed in filter(None, map(dotted, call.args)):
+                if isinstance(table := self.names.get(passed), PythonTable):
+                    table.rest.append(self._evaluator.several(call))  # `call` may change it
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return
         name, what = dotted(call.func.value), call.func.attr

@@ -936,6 +936,11 @@ def test_an_entry_of_a_nested_dictionary_that_a_program_sets(change: str) -> Non
     assert said(read(program)) == "--model-path m --tp-size 4"
 
 
+def test_a_dictionary_that_a_function_may_change_is_unknown() -> None:
+    made = 'k = {"model_path": "m"}\ndef fill(d):\n    d["model_path"] = "n"\nfill(k)\n'
+    assert said(read(f'{made}sgl.Engine(model_path=k["model_path"])')) == "--model-path ?"
+
+
 def test_a_loops_variable_is_unknown_to_functions() -> None:
     found = read("for n in (1, 2):\n    pass\ndef f():\n    sgl.Engine(tp_size=n)\n")
     assert said(found) == "--tp-size ?"
