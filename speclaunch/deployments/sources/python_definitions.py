@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import chain
 
 from msgspec.structs import replace
@@ -97,10 +97,16 @@ class Definitions:
             return {}
         return bound_arguments(node, sites[0], self._evaluator())
 
-    def sites(self, node: AnyFunction) -> list[ast.Call]:
-        """Return the calls of a top-level function; empty if it has other uses."""
+    def sites(self, node: AnyFunction, constants: Container[str | None]) -> list[ast.Call]:
+        """Return the calls that decide how a top-level function is read.
+
+        The result is empty for a function that has other uses or no parameters. It is also empty
+        for one that changes a part of one of the `constants`, because others see the change.
+        """
         sites = self._sites.get(node.name, []) if node is self.functions.get(node.name) else []
-        return sites if self._uses[node.name] == len(sites) else []
+        if self._uses[node.name] != len(sites) or not any(ast.iter_child_nodes(node.args)):
+            return []
+        return [] if sites and any(held in constants for held in _changed(node)) else sites
 
     def lineage(self, node: ast.ClassDef, depth: int = 0) -> Sequence[ast.ClassDef]:
         """Return a class after its base classes in this program, nearest last."""
@@ -112,6 +118,16 @@ class Definitions:
     def called(self, call: ast.Call) -> AnyFunction | None:
         """Return the top-level function that a call names; None for others."""
         return self.functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
+
+
+def _changed(node: AnyFunction) -> Iterator[str | None]:
+    """Yield the names of the lists and dictionaries that a function changes."""
+    for part in ast.walk(node):
+        match part:
+            case ast.Subscript(value=held, ctx=ast.Store() | ast.Del()):
+                yield dotted(held)
+            case ast.Call(func=ast.Attribute(value=held, attr="update" | "pop" | "setdefault")):
+                yield dotted(held)
 
 
 def bound_arguments(

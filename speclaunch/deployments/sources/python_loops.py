@@ -112,10 +112,8 @@ def called_names(body: Sequence[ast.stmt]) -> set[str]:
 def carried(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
     """Yield the targets of the assignments in a loop's body, which change from pass to pass."""
     for node in (inner for part in body for inner in ast.walk(part)):
-        if isinstance(node, ast.Assign):
-            yield from node.targets
-        elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
-            yield node.target
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+            yield node
 
 
 class ElementTests(NamedTuple):

@@ -172,7 +172,7 @@ class PythonProgram:
         node = waiting.node
         if not isinstance(node, FUNCTIONS):
             return [{}]
-        sites = self.definitions.sites(node)
+        sites = self.definitions.sites(node, self._constants)
         passed = self._passed.get(node.name, []) if sites else []
         is_read = {id(call) for call, _ in passed} == set(map(id, sites))
         if not is_read and waiting.delays < _MAX_DELAYS:

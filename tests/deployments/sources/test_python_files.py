@@ -885,6 +885,7 @@ SERVER = 'subprocess.Popen(["python", "-m", "sglang.launch_server", "--model-pat
         ("for a in (1, 2):\n    p = {server}\n    while x():\n        break", '"--tp", str(a)', ["--tp 1", "--tp 2"]),
         ("for a in (1, 2):\n    p = {server}\n    if p.poll():\n        break", '"--tp", str(a)', ["--tp ?"]),
         ("for c in ROWS:\n    cmd = []\n    if c.get('tp'):\n        cmd += ['--tp', c['tp']]\n    {server}", "*cmd", ["", "--tp 2"]),
+        ("tp = 1\nfor m in models:\n    {server}\n    for tp in (2, 4):\n        pass", '"--tp", str(tp)', ["--tp ?"]),
         ("port = 1\nfor m in models:\n    {server}\n    port += 1", '"--port", str(port)', ["--port ?"]),
     ]
 )  # fmt: skip
@@ -939,6 +940,16 @@ def test_an_entry_of_a_nested_dictionary_that_a_program_sets(change: str) -> Non
 def test_a_dictionary_that_a_function_may_change_is_unknown() -> None:
     made = 'k = {"model_path": "m"}\ndef fill(d):\n    d["model_path"] = "n"\nfill(k)\n'
     assert said(read(f'{made}sgl.Engine(model_path=k["model_path"])')) == "--model-path ?"
+
+
+@rows("head, call", [("over()", "over()"), ("over(n=4)", "over()"), ("over(n)", "over(4)")])
+def test_an_entry_that_another_function_sets(head: str, call: str) -> None:
+    value = "n" if "n" in head else "4"
+    found = read(
+        f'C = {{"tp": 1}}\ndef {head}:\n    C["tp"] = {value}\ndef start(m):\n    {call}\n'
+        '    sgl.Engine(model_path=m, tp_size=C["tp"])\nstart("m")'
+    )
+    assert said(found) == "--model-path m --tp-size 4"
 
 
 def test_a_loops_variable_is_unknown_to_functions() -> None:
