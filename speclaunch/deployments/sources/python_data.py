@@ -114,20 +114,24 @@ def _data(text: str, *, is_json: bool) -> Any:
         return None
 
 
-def _value(data: Any, call: ast.Call, evaluator: PythonEvaluator, note: str) -> PythonValue:
+def _value(
+    data: Any, call: ast.Call, evaluator: PythonEvaluator, note: str, depth: int = 0
+) -> PythonValue:
     evaluator.document.spend()
+    if depth > _MAX_DEPTH:
+        return evaluator.unknown(call)
     match data:
         case dict():
             table = PythonTable()
             for key, inner in data.items():
                 if isinstance(key, str):
-                    value = _value(inner, call, evaluator, note)
+                    value = _value(inner, call, evaluator, note, depth + 1)
                     table.entries[key] = (evaluator.label(call, key), value)
                 else:
                     table.rest.append(evaluator.several(call))
             return table
         case list():
-            values = [_value(inner, call, evaluator, note) for inner in data]
+            values = [_value(inner, call, evaluator, note, depth + 1) for inner in data]
             unknown = evaluator.unknown(call)
             items = [value if isinstance(value, PythonText) else unknown for value in values]
             return PythonList(items, values=values)

@@ -1051,3 +1051,12 @@ def test_values_of_a_file_next_to_the_program(load_file: str, tmp_path: Path) ->
 )  # fmt: skip
 def test_values_of_a_file_that_is_not_read(load_file: str) -> None:
     assert said(read(f"{load_file}{USE}")) == "? --tp ? ?"
+
+
+def test_a_deep_file_leaves_its_other_values_known(tmp_path: Path) -> None:
+    deep = "[" * 800 + "]" * 800
+    (tmp_path / "c.json").write_text(f'{{"a": {deep}, "port": 7}}')
+    program = 'c = json.load(open("c.json"))\nsgl.Engine(model_path="m", port=c["port"])'
+    assert said(only(read_python(HEAD + program, str(tmp_path / "x.py")))) == (
+        "--model-path m --port 7"
+    )
