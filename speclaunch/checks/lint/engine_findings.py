@@ -150,7 +150,11 @@ _MOST_CHECKED = 6
 newest five that reject the fewest arguments, and the oldest such release."""
 
 _Key = tuple[str, Place]
-"""Rule code and place of an error, without its message, which differs between releases."""
+"""Rule code and place of an error, without its message, which differs between releases.
+
+The code is "" for all parser errors: an argument whose value a release rejects is unknown to
+another release.
+"""
 
 
 def with_other_releases(
@@ -210,7 +214,8 @@ def _taken(
     def errors_in(version: str, rules: Iterable[Rule]) -> frozenset[_Key]:
         found = check_plan(plan(version), rules).results.findings
         of_parser = refused(version)  # arguments of a fork are only warnings in lint
-        return _keys(found) | {_key(finding) for finding in found if finding.place in of_parser}
+        rejected = (finding for finding in found if finding.code in _OF_THE_PARSER)
+        return _keys(found) | {_key(finding) for finding in rejected if finding.place in of_parser}
 
     everywhere: frozenset[Place] = frozenset()
     if all(refused(version) for version in reversed(others)):
@@ -220,7 +225,7 @@ def _taken(
     oldest = islice((version for version in others if refused(version) == everywhere), 1)
     checked = dict.fromkeys((*newest, *oldest))
     codes = {code for code, _ in errors}
-    related = [rule for rule in rules if rule.code in codes]
+    related = [rule for rule in rules if _code(rule.code) in codes]
     always = errors.intersection(*(errors_in(version, related) for version in checked))
     if not checked or always == errors:
         return None
@@ -240,7 +245,11 @@ def _keys(findings: Iterable[Finding]) -> frozenset[_Key]:
 
 
 def _key(finding: Finding) -> _Key:
-    return finding.code, finding.place
+    return _code(finding.code), finding.place
+
+
+def _code(code: str) -> str:
+    return "" if code in _OF_THE_PARSER else code
 
 
 def _as_warning(finding: Finding, why: str) -> Finding:

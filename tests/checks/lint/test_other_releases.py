@@ -74,6 +74,16 @@ def test_what_no_release_takes_stays_an_error(tmp_path: Path, words: str) -> Non
     assert any(severity is Severity.ERROR for _, _, severity, _ in exact)
 
 
+@pytest.mark.parametrize("value", ["--moe-a2a-backend my_fork", "--fp8-gemm-backend my_fork"])
+def test_a_value_of_a_fork_leaves_the_other_arguments_a_warning(tmp_path: Path, value: str) -> None:
+    """Old releases lack the argument, newer ones reject its value: one error under two codes."""
+    found = told(report(script(tmp_path, f"--cuda-graph-max-bs 8 {value}")), "SPL002", "SPL003")
+    assert [(f.code, f.severity.value) for f in found] == [
+        ("SPL002", "warning"),
+        ("SPL003", "error"),
+    ]
+
+
 @pytest.mark.thorough
 def test_commands_of_a_file_are_judged_by_themselves(tmp_path: Path) -> None:
     path = script(
