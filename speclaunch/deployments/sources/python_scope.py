@@ -38,9 +38,9 @@ from speclaunch.deployments.sources.python_loops import (
     loop_elements,
     may_leave,
 )
+from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.python_values import (
     MAX_PIECES,
-    ProgramPositions,
     PythonEvaluator,
     PythonList,
     PythonTable,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate, takewhile
-from typing import NamedTuple
+from itertools import takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from speclaunch.core import lazy
 from speclaunch.deployments.sources.fields import Field, split
 from speclaunch.deployments.sources.interface import Word
+from speclaunch.deployments.sources.python_strings import ProgramPositions, StringPart, straight
 from speclaunch.deployments.sources.source_text import (
     DefaultOf,
     Document,
@@ -22,152 +23,29 @@ from speclaunch.deployments.sources.source_text import (
     WordPiece,
 )
 
-_TOKEN = lazy(r"(?P<prefix>[A-Za-z]{0,2})(?P<quote>\"\"\"|'''|\"|')")
-_BETWEEN = lazy(r"(?:[\s()\\]|#[^\n]*)*")
-_ESCAPE = lazy(r"\\(?:\n|[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^}]*\}|.)")
-_PLAIN = {
-    **{"\\": "\\", "'": "'", '"': '"', "n": "\n", "t": "\t", "r": "\r", "\n": ""},
-    **{"a": "\a", "b": "\b", "f": "\f", "v": "\v"},
+_MAX_DEPTH = 40
+MAX_PIECES = 2000
+_FORMAT = lazy(r"(?P<literal>\{\{|\}\})|\{(?P<name>[^{}\n!:]*)(?P<how>[^{}\n]*)\}")
+_PERCENT = lazy(r"(?P<literal>%%)|%(?:\((?P<name>[^)\n]*)\))?(?P<how>[-#0 +\d.]*[a-zA-Z])")
+_TEMPLATE = lazy(
+    r"\{(?:![rsa])?(?::(?:.?[<>=^])?[-+ #0]*\d{0,2}[,_]?(?:\.\d{1,2})?[a-zA-Z%]?)?\}"
+    r"|%[-#0 +]*\d{0,2}(?:\.\d{1,2})?[a-zA-Z]"
+)
+"""Pattern of the templates that are evaluated: none makes a long text."""
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Mult: operator.mul,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.LShift: operator.lshift,
+    ast.Pow: operator.pow,
 }
-_MAX_FIELD = 4000
-_MAX_PARTS = 4000
-
-
-class StringPart(NamedTuple):
-    """Part of a string: text with the offset of each character, or a `{field}`."""
-
-    text: str
-    where: list[int]
-    is_field: bool = False
-
-
-class ProgramPositions:
-    """Conversion of `ast` lines and columns (in bytes of UTF-8) to offsets in the document."""
-
-    def __init__(self, document: Document) -> None:
-        self._text = document.text
-        self._lines = document.text.split("\n")
-        self._starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
-
-    def offset(self, line: int, column: int) -> int:
-        if not 1 <= line <= len(self._lines):
-            return 0
-        text = self._lines[line - 1]
-        if not text.isascii():
-            column = len(text.encode()[:column].decode("utf-8", "ignore"))
-        return self._starts[line - 1] + column
-
-    def span(self, node: ast.AST) -> tuple[int, int]:
-        start = self.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
-        line, column = (getattr(node, name, None) for name in ("end_lineno", "end_col_offset"))
-        return start, max(start, self.offset(line or 1, column or 0))
-
-    def parts(self, node: ast.AST) -> list[StringPart]:
-        """Return the parts of a string; empty if their offsets cannot be determined."""
-        return _parts(self._text, *self.span(node))
-
-
-def _parts(text: str, start: int, end: int) -> list[StringPart]:
-    found: list[StringPart] = []
-    at = start
-    while at < end:
-        between = _BETWEEN.match(text, at, end)
-        at = between.end() if between else at
-        if at >= end:
-            break
-        token = _TOKEN.match(text, at, end)
-        if token is None:
-            return []
-        quote = token["quote"]
-        close = _close(text, token.end(), end, quote)
-        if close is None:
-            return []
-        if not _body(text, token.end(), close, token["prefix"].lower(), found):
-            return []
-        at = close + len(quote)
-    return found
-
-
-def _close(text: str, at: int, end: int, quote: str) -> int | None:
-    """Return the end of a string; None if it is not closed.
-
-    Fields that contain the string's own quotes (Python 3.12) are unsupported.
-    """
-    while at < end:
-        if text.startswith(quote, at):
-            return at
-        at += 2 if text[at] == "\\" else 1
-    return None
-
-
-def _body(text: str, at: int, end: int, prefix: str, found: list[StringPart]) -> bool:
-    raw, formatted = "r" in prefix, "f" in prefix
-    while at < end:
-        if len(found) > _MAX_PARTS:
-            return False
-        char = text[at]
-        if formatted and char in "{}":
-            if text.startswith(char * 2, at):
-                _add(found, char, at)
-                at += 2
-                continue
-            stop = _field(text, at, end)
-            if stop is None:
-                return False
-            found.append(StringPart(text[at:stop], [at], is_field=True))
-            at = stop
-        elif char == "\\" and not raw:
-            escape = _ESCAPE.match(text, at, end)
-            if escape is None:
-                return False
-            value = _unescaped(escape[0])
-            if value is None:
-                return False
-            for item in value:
-                _add(found, item, at)
-            at = escape.end()
-        else:
-            _add(found, char, at)
-            at += 1
-    return True
-
-
-def _add(found: list[StringPart], char: str, at: int) -> None:
-    if not found or found[-1].is_field or len(found[-1].where) >= _MAX_FIELD:
-        found.append(StringPart(char, [at]))
-        return
-    last = found[-1]
-    last.where.append(at)
-    found[-1] = StringPart(last.text + char, last.where)
-
-
-def _unescaped(escape: str) -> str | None:
-    rest = escape[1:]
-    if rest in _PLAIN:
-        return _PLAIN[rest]
-    if rest[0] not in "01234567xuUN":
-        return escape  # Python leaves unknown escapes unchanged
-    try:
-        return str(ast.literal_eval(f'"{escape}"'))
-    except (SyntaxError, ValueError):
-        return None
-
-
-def _field(text: str, at: int, end: int) -> int | None:
-    depth, quote = 0, ""
-    for index in range(at, min(end, at + _MAX_FIELD)):
-        char = text[index]
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        elif char in "{[(":
-            depth += 1
-        elif char in "}])":
-            depth -= 1
-            if depth == 0:
-                return index + 1
-    return None
+_MAX_NUMBER = 1 << 60
+_OPERATOR = lazy(r"[|&;]|[0-9]?[<>]")
+"""Pattern of the start of a word that ends a shell command's arguments."""
+_SAME = frozenset(
+    {"int", "float", "dedent", "strip", "rstrip", "lstrip", "format", "cleandoc", "str", "Path"}
+)
+"""Functions and methods that do not change the meaning of a command."""
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -188,25 +66,6 @@ def last_name(node: ast.AST) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
-
-
-_MAX_DEPTH = 40
-MAX_PIECES = 2000
-_FORMAT = lazy(r"\{\{|\}\}|\{[^{}\n]*\}")
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Mult: operator.mul,
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.LShift: operator.lshift,
-    ast.Pow: operator.pow,
-}
-_MAX_NUMBER = 1 << 60
-_OPERATOR = lazy(r"[|&;]|[0-9]?[<>]")
-"""Pattern of the start of a word that ends a shell command's arguments."""
-_SAME = frozenset(
-    {"int", "float", "dedent", "strip", "rstrip", "lstrip", "format", "cleandoc", "str", "Path"}
-)
-"""Functions and methods that do not change the meaning of a command."""
 
 
 class PythonText(Struct):
@@ -368,7 +227,7 @@ class PythonEvaluator:
             if part.is_field:
                 pieces += self._field(values.pop(0) if values else None, part, depth)
             else:
-                source = SourceText(self.document, part.text, _straight(part.where))
+                source = SourceText(self.document, part.text, straight(part.where))
                 pieces.append(WordPiece(part.text, source, 0, quoted=True))
         pieces = pieces or [self._piece(node, "")]
         self.document.spend(len(pieces))
@@ -377,10 +236,13 @@ class PythonEvaluator:
     def _field(
         self, node: ast.FormattedValue | None, part: StringPart, depth: int
     ) -> list[WordPiece]:
-        if node is not None and node.format_spec is None and node.conversion == -1:
-            known = self.value(node.value, depth + 1)
-            if isinstance(known, PythonText) and not known.unknown:
-                return list(known.pieces)
+        spec = [_constant(text) for text in getattr(node and node.format_spec, "values", ())]
+        if node is not None and None not in spec:
+            kind = "!" + chr(node.conversion) if node.conversion > 0 else ""
+            texts = ":".join([kind, *filter(None, spec)])
+            known = shown(self.value(node.value, depth + 1), f"{{{texts}}}")
+            if known is not None:
+                return list(known)
         source = SourceText(self.document, part.text, part.where[0])
         why = "the program fills it in"
         return [WordPiece(part.text, source, 0, quoted=True, unknown=why, inside=True)]
@@ -440,6 +302,8 @@ class PythonEvaluator:
     def _sum(self, node: ast.BinOp, depth: int) -> PythonValue:
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
         is_sum = isinstance(node.op, ast.Add)
+        if isinstance(node.op, ast.Mod) and isinstance(left, PythonText) and left.is_text:
+            return self._percent(node, left, depth)
         if is_sum and (isinstance(left, PythonList) or isinstance(right, PythonList)):
             items, more = self.words(left, node.left), self.words(right, node.right)
             if isinstance(right, PythonText):  # the list was joined: a shell reads the text
@@ -476,7 +340,7 @@ class PythonEvaluator:
             return PythonList([under(item, node.lineno) for item in found.items or other.items])
         return self.unknown(node)
 
-    def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911
+    def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911, PLR0912
         name = last_name(node.func)
         full_name = dotted(node.func) or ""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
@@ -489,7 +353,9 @@ class PythonEvaluator:
             if not isinstance(found, PythonList):
                 return self.unknown(node)
             between = self.value(inner, depth + 1) if inner is not None else None
-            found.separator = between.text if isinstance(between, PythonText) else " "
+            found.separator = None  # `shlex.join` keeps the words
+            if isinstance(between, PythonText) and between.is_text and between.is_known:
+                found.separator = between.text
             return found
         if name == "replace" and inner is not None and len(node.args) == 2:
             return _replaced(node, self.value(inner, depth + 1)) or self.unknown(node)
@@ -507,7 +373,7 @@ class PythonEvaluator:
             found = self.value(node.args[0], depth + 1)
             return replace(found, is_text=True) if isinstance(found, PythonText) else found
         if name == "format" and inner is not None:
-            return self._formatted(node, self.value(inner, depth + 1))
+            return self._formatted(node, self.value(inner, depth + 1), depth)
         result = None if node.args or node.keywords else self._names.get(f"{full_name}()")
         made = self._made_by(node, depth) if result is None else copied(result)
         return self.unknown(node) if made is None else made
@@ -553,21 +419,89 @@ class PythonEvaluator:
             table.rest += held.rest if isinstance(held, PythonTable) else [self.several(node)]
         return table
 
-    def _formatted(self, node: ast.Call, found: PythonValue) -> PythonValue:
-        """Return a text with its `{fields}` as unknown parts."""
+    def _formatted(self, node: ast.Call, found: PythonValue, depth: int) -> PythonValue:
+        """Return the result of `text.format(…)`."""
+        table = self.keywords(node, depth)
+        is_open = any(isinstance(argument, ast.Starred) for argument in node.args)
+        args = [] if is_open else [self.value(argument, depth + 1) for argument in node.args]
+        values = {str(index): value for index, value in enumerate(args)}
+        values |= {name: value for name, (_, value) in table.entries.items()}
+        return self._filled(node, found, _FORMAT, values)
+
+    def _percent(self, node: ast.BinOp, found: PythonValue, depth: int) -> PythonValue:
+        """Return the result of `text % values`."""
+        elements = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
+        args = [self.value(element, depth + 1) for element in elements]
+        values = {str(index): value for index, value in enumerate(args)}
+        if isinstance(args[0], PythonTable):
+            values = {name: value for name, (_, value) in args[0].entries.items()}
+        return self._filled(node, found, _PERCENT, values)
+
+    def _filled(
+        self,
+        node: ast.expr,
+        found: PythonValue,
+        marks: re.Pattern[str],
+        values: Mapping[str, PythonValue],
+    ) -> PythonText:
+        """Return a text with its marks replaced by values; unknown ones are unknown parts."""
         if not isinstance(found, PythonText) or found.unknown:
             return self.unknown(node)
         pieces: list[WordPiece] = []
+        number = 0
         for piece in found.pieces:
             at = 0
-            for mark in _FORMAT.finditer(piece.text) if not piece.unknown else ():
+            for mark in marks.finditer(piece.text) if not piece.unknown else ():
                 pieces.append(piece.slice(at, mark.start()))
                 field = piece.slice(mark.start(), mark.end())
-                open_ = replace(field, unknown="the program fills it in", inside=True)
-                pieces.append(field.slice(0, 1) if mark[0] in ("{{", "}}") else open_)
                 at = mark.end()
+                if mark["literal"]:
+                    pieces.append(field.slice(0, 1))
+                    continue
+                value = values.get(mark["name"] or str(number))
+                number += not mark["name"]
+                sign, end = ("%", "") if field.text[0] == "%" else ("{", "}")
+                known = value and shown(value, f"{sign}{mark['how']}{end}")
+                open_ = replace(field, unknown="the program fills it in", inside=True)
+                pieces += known or [open_]
             pieces.append(piece.slice(at, len(piece.text)))
         return replace(found, pieces=tuple(piece for piece in pieces if piece.text)[:MAX_PIECES])
+
+
+def shown(value: PythonValue, template: str = "{}") -> tuple[WordPiece, ...] | None:
+    """Return a value in a template such as `{:.2f}` or `%d`; None if unknown."""
+    is_plain = template in ("{}", "{!s}", "%s")
+    if isinstance(value, PythonList) and value.separator is not None and is_plain:
+        return joined(value).pieces
+    if not isinstance(value, PythonText) or value.unknown:
+        return None
+    if is_plain:
+        return value.pieces
+    if len(value.pieces) > 1 or not value.is_known or not _TEMPLATE.fullmatch(template):
+        return None
+    known = value.text if value.is_text else value.constant
+    try:
+        text = template % (known,) if template[0] == "%" else template.format(known)
+    except (TypeError, ValueError):
+        return None
+    return (changed(value.pieces[0], text),)
+
+
+def changed(piece: WordPiece, text: str) -> WordPiece:
+    """Return the piece with a text that the program computes from it."""
+    return piece if piece.text == text else replace(piece, text=text, exact=False, default_of=())
+
+
+def joined(listing: PythonList) -> PythonText:
+    """Return the items of a list as one text, separated as the program separates them."""
+    pieces: list[WordPiece] = []
+    for item in listing.items:
+        if pieces:
+            end = pieces[-1].slice(len(pieces[-1].text), len(pieces[-1].text))
+            text = listing.separator or ""
+            pieces.append(replace(end, text=text, exact=False, unknown=None, condition=None))
+        pieces += item.pieces
+    return PythonText(tuple(pieces[:MAX_PIECES]))
 
 
 def _replaced(node: ast.Call, found: PythonValue) -> PythonText | None:
@@ -588,9 +522,3 @@ def under(text: PythonText, line: int) -> PythonText:
 
 def _constant(node: ast.expr) -> str | None:
     return str(node.value) if isinstance(node, ast.Constant) else None
-
-
-def _straight(where: Sequence[int]) -> int | list[int]:
-    """Return one offset if the characters are contiguous, else all offsets."""
-    is_straight = bool(where) and where[-1] - where[0] == len(where) - 1
-    return where[0] if is_straight else list(where)

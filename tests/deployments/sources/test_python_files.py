@@ -20,7 +20,7 @@ from speclaunch.deployments.sources.effective_words import effective
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import Invocation, InvocationKind
 from speclaunch.deployments.sources.python_files import read_python
-from speclaunch.deployments.sources.python_values import ProgramPositions
+from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.source_text import Document
 from speclaunch.engine import load
 from tests.support.deployments.sources.helpers import at, env, lint_text, only
