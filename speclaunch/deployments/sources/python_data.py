@@ -97,21 +97,13 @@ def _is_program(node: ast.expr) -> bool:
 
 def _data(text: str, *, is_json: bool) -> Any:
     """Return the data of a YAML or JSON text; None if it is empty or invalid."""
-    import yaml  # noqa: PLC0415  few programs load a file
+    if not is_json:
+        from speclaunch.deployments.sources.yaml_files import plain_data  # noqa: PLC0415  YAML
 
-    from speclaunch.deployments.recipe.source import (  # noqa: PLC0415
-        NotPlainError,
-        compose_node,
-        plain_value,
-    )
-
-    try:
-        if is_json:
-            return json.loads(text)
-        node = compose_node(text)
-        return None if node is None else plain_value(node)
-    except (yaml.YAMLError, NotPlainError, ValueError, RecursionError):
-        return None
+        return plain_data(text)
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    return None
 
 
 def _value(

@@ -419,7 +419,7 @@ def template_of(text: str, path: Path | None, *, is_yaml: bool) -> str | None:
 
 
 def _by_name(text: str, path: Path) -> str | None:
-    chart = _chart(path)
+    chart = chart_of(path)
     if chart is not None and path.parent == chart and _VALUES.fullmatch(path.name):
         return f"contains the values of a Helm chart: not checked; {_HELM_REMEDY}"
     if chart is not None and path.relative_to(chart).parts[0] == "templates":
@@ -434,7 +434,8 @@ def _by_name(text: str, path: Path) -> str | None:
     return None
 
 
-def _chart(path: Path) -> Path | None:
+def chart_of(path: Path) -> Path | None:
+    """Return the directory of the Helm chart that contains a file; None outside charts."""
     parents = list(path.parents)[:_MOST_PARENTS]
     return next((parent for parent in parents if reads.is_file(parent / CHART)), None)
 

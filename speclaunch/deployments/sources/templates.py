@@ -2,7 +2,8 @@
 
 Every mark (`{{ … }}`, `{% … %}`) is replaced with a text of the same length, so places remain
 correct. A word in a branch or loop of the template is unknown if its command begins outside. Every
-command may get more arguments than the template shows.
+command may get more arguments than the template shows. A chart's `values.yaml` determines marks and
+branches of its templates (`helm_values`).
 
 Readers of shell or YAML must not parse a template's `{{ value }}` or an f-string's `{value}`. A
 placeholder of ordinary characters replaces each (`Masks`). Afterwards every word that contains a
@@ -17,9 +18,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
+from pathlib import Path as FilePath
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,6 +45,9 @@ from speclaunch.deployments.sources.source_text import (
     SourceBuilder,
 )
 
+if TYPE_CHECKING:
+    from speclaunch.deployments.sources.helm_values import ChartValues
+
 _BASE = 0xE100
 _DIGITS = 1000
 SHORTEST = 4
@@ -51,8 +57,9 @@ SHORTEST = 4
 class Masks:
     """Placeholders in one text. `why`: the reason why their values are unknown."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, values: ChartValues | None = None) -> None:
         self._why = why
+        self._values = values
         self._texts: list[str] = []
 
     def mark(self, text: str, length: int | None = None) -> str:
@@ -91,7 +98,12 @@ class Masks:
 
     def _invocation(self, found: Invocation, unknown: Callable[[Word], str | None]) -> Invocation:
         def word(written: Word) -> Word:
-            why = self._why if MARK_FIRST in written.text else unknown(written)
+            why = unknown(written)
+            if MARK_FIRST in written.text:
+                rendered = self._rendered(written.text)
+                if rendered is not None and why is None:
+                    return replace(written, text=rendered, why=_OF_VALUES, defaults=())
+                why = self._why
             if why is None:
                 return written
             text = self.shown(written.text)
@@ -106,8 +118,16 @@ class Masks:
             dropped=tuple(Dropped(self.shown(d.text), d.place, d.why) for d in found.dropped),
             comments=tuple(Comment(self.shown(c.text), c.place) for c in found.comments),
             name=None if found.name is None else self.shown(found.name),
-            image=None if found.image is None else self.shown(found.image),
+            image=found.image and (self._rendered(found.image) or self.shown(found.image)),
         )
+
+    def _rendered(self, text: str) -> str | None:
+        """Return a text with the chart's values; None if one is unknown."""
+        if self._values is None:
+            return None
+        texts = {mark: self._values.rendered(self._text(mark)) for mark in MARK.findall(text)}
+        known = {mark: value for mark, value in texts.items() if value is not None}
+        return MARK.sub(lambda m: known[m[0]], text) if len(known) == len(texts) else None
 
 
 def _each(words: Mapping[str, Word], change: Callable[[Word], Word]) -> Mapping[str, Word]:
@@ -127,8 +147,12 @@ _OPENING = frozenset(
     {"if", "with", "range", "for", "define", "block", "macro", "call", "filter", "raw"}
 )
 _MIDDLE = frozenset({"else", "elif"})
-_CLOSING = frozenset({"end"})
+_ELSE = lazy(r"\{[{%][-~+]?\s*else\s*[-~+]?[}%]\}")
+_SERVER = lazy(r"launch_server|sglang[\"',\s]+serve\b")
+_INK = lazy(r"[^\n\\]|\\(?!\n)")
+"""Pattern of a character that a part that is not rendered loses; its lines remain continued."""
 _WHY = "a template fills it in"
+_OF_VALUES = "the value in the chart's values.yaml"
 _BRANCH = "it depends on a branch of the template"
 _READ_ONLY = "it is a template"
 
@@ -140,7 +164,12 @@ def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
     marks = sum(text.count(begin) for begin in ("{{", "{%", "{#"))
     if "sglang" not in text or marks > _MOST_MARKS or len(text) > _MOST:
         return Reading()
-    masked = _Masked(text)
+    values = None
+    if "Values" in text:
+        from speclaunch.deployments.sources.helm_values import chart_values  # noqa: PLC0415  YAML
+
+        values = chart_values(FilePath(shown))
+    masked = _Masked(text, values)
     document = Document(masked.text, shown, lenient=True)
     reading = _yaml(document) if is_yaml else None
     if reading is None:
@@ -160,24 +189,49 @@ def _yaml(document: Document) -> Reading | None:
         return None
 
 
-class _Masked:
-    """Template with its marks replaced."""
+class _Branch(Struct):
+    """Open branch of a template; `path` is that of its surroundings."""
 
-    def __init__(self, text: str) -> None:
-        self._masks = Masks(_WHY)
+    path: Path
+    decided: bool | None = None
+    """True if one of its arms is rendered, False if none so far, None if unknown."""
+    is_dead: bool = False
+    has_arms: bool = False
+
+
+class _Masked:
+    """Template with its marks replaced, and without the branches that the values exclude."""
+
+    def __init__(self, text: str, values: ChartValues | None) -> None:
+        self._masks = Masks(_WHY, values)
+        self._values = values
         self._starts = [0]
         self._paths: list[Path] = [()]
         self._numbers = count()
+        self._open: list[_Branch] = []
+        self._dead: list[tuple[int, int]] = []
+        """Ranges that are not rendered."""
+        self._lists: list[tuple[int, list[str]]] = []
+        """Lists of the chart's values that marks on their own lines render."""
         self._continued = False
         """True if the last mark on its own line was inside a multi-line command."""
         text = text.replace("\r\n", "\n")
         self.text = _MARK.sub(lambda mark: self._covered(text, mark), text)
+        for start, end in self._dead:
+            dead = self.text[start:end]
+            if not _SERVER.search(dead):  # a server that is off by default is checked
+                self.text = f"{self.text[:start]}{_INK.sub(' ', dead)}{self.text[end:]}"
 
     def _covered(self, text: str, mark: re.Match[str]) -> str:
         alone = _is_alone(text, mark)
         if alone:
             self._continued = _is_continued(text, mark.start(), self._continued)
-        if self._control(mark) or alone or "\n" in mark[0]:
+        is_control = self._control(mark)
+        is_dead = any(branch.is_dead for branch in self._open)
+        if alone and not (is_control or is_dead) and self._values is not None:
+            items = self._values.listed(mark[0])
+            self._lists += [(mark.start(), items)] if items else []
+        if is_control or alone or "\n" in mark[0]:
             blank = re.sub(r"[^\n]", " ", mark[0])
             return f"{blank[:-1]}\\" if alone and self._continued else blank
         return self._masks.mark(mark[0], max(len(mark[0]), SHORTEST))
@@ -188,18 +242,38 @@ class _Masked:
             return True
         found = _KEYWORD.match(mark[0])
         word = found["word"] if found is not None else ""
-        path = self._paths[-1]
+        was_dead = any(branch.is_dead for branch in self._open)
         if word.startswith("end"):
-            path = path[:-1]
-        elif word in _MIDDLE:
-            path = (*path[:-1], next(self._numbers))
-        elif word in _OPENING and len(path) < _DEEPEST:
-            path = (*path, next(self._numbers))
+            path = self._open.pop().path if self._open else ()
+        elif word in _MIDDLE and self._open:
+            path = self._enter(self._open[-1], mark[0])
+        elif word in _OPENING and len(self._open) < _DEEPEST:
+            self._open.append(_Branch(self._paths[-1]))
+            path = self._enter(self._open[-1], mark[0])
         else:
             return word == "/*" or mark[0].startswith("{%")
         self._starts.append(mark.end())
         self._paths.append(path)
+        is_dead = any(branch.is_dead for branch in self._open)
+        if is_dead and not was_dead:
+            self._dead.append((mark.end(), mark.end()))
+        elif was_dead and not is_dead:
+            self._dead[-1] = (self._dead[-1][0], mark.start())
         return True
+
+    def _enter(self, branch: _Branch, mark: str) -> Path:
+        """Return the path inside an arm of a branch, which the chart's values may decide."""
+        result = self._values.decided(mark) if self._values is not None else None
+        is_later, branch.has_arms = branch.has_arms, True
+        if branch.decided is True:  # an earlier arm is rendered
+            branch.is_dead = True
+        elif branch.decided is None and is_later:
+            branch.is_dead = result is False
+        else:
+            branch.decided = True if is_later and _ELSE.fullmatch(mark) else result
+            branch.is_dead = branch.decided is False
+        is_rendered = branch.decided is True and not branch.is_dead
+        return branch.path if is_rendered else (*branch.path, next(self._numbers))
 
     def reading(self, reading: Reading, document: Document) -> Reading:
         """Return `reading` with the template's text.
@@ -221,8 +295,20 @@ class _Masked:
                 there = path_at(word.used_at or word.place)
                 return None if own[: len(there)] == there else _BRANCH
 
-            shown += self._masks.reading(Reading((found,)), unknown).invocations
+            listed = replace(found, words=tuple(self._with_lists(found.words, document)))
+            shown += self._masks.reading(Reading((listed,)), unknown).invocations
         return Reading(tuple(shown))
+
+    def _with_lists(self, words: Sequence[Word], document: Document) -> Iterator[Word]:
+        """Yield a command's tokens, and after them the items of the lists that follow them."""
+        for word in words:
+            yield word
+            start = document.offset(word.place.line - 1, word.place.column - 1) + len(word.text)
+            for at, items in self._lists:
+                if start <= at and not self.text[start:at].strip("\"' \n"):
+                    line = self.text.count("\n", 0, at) + 1
+                    place = Place(word.place.path, line, at - self.text.rfind("\n", 0, at))
+                    yield from (Word(item, place, why=_OF_VALUES) for item in items)
 
 
 def _is_continued(text: str, at: int, before: bool) -> bool:

@@ -9,6 +9,8 @@ image and the GPUs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 import yaml
 from msgspec import Struct
@@ -40,6 +42,20 @@ from speclaunch.deployments.sources.interface import (
 )
 from speclaunch.deployments.sources.source_text import Document, SourceBuilder
 from speclaunch.deployments.sources.wrappers import declared
+
+
+def plain_data(text: str) -> Any:
+    """Return the data of a YAML text; None if it is empty, invalid or not plain."""
+    from speclaunch.deployments.recipe.source import (  # noqa: PLC0415  scripts need none
+        NotPlainError,
+        compose_node,
+        plain_value,
+    )
+
+    with suppress(yaml.YAMLError, NotPlainError, ValueError, RecursionError):
+        node = compose_node(text)
+        return None if node is None else plain_value(node)
+    return None
 
 
 def read_yaml_document(
