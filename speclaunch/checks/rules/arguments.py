@@ -327,15 +327,22 @@ def unknown_variable(plan: Plan) -> Iterator[Verdict]:
             continue
         if forwarded_variable(name, plan.request.version) in known:
             continue
-        versions = [v for v in held_versions() if name in load_catalogue(v).variables]
-        near = nearest(name, known)
+        if name in plan.request.read_variables:
+            continue
+        having = {v: load_catalogue(v).variables for v in held_versions()}
+        versions = [v for v, names in having.items() if name in names]
+        near = None
+        if not versions:
+            near = next(iter(nearest(name, {*known}.union(*having.values()))), None)
+        others = [v for v, names in having.items() if near in names and near not in known]
+        until = f" ({others[0]} to {others[-1]} have it)" if others else ""
         yield Verdict(
             f"SGLang {plan.request.version} has no variable {name}",
             at=(name,),
             why=f"it exists from {versions[0]} to {versions[-1]}"
             if versions
             else "no release reads a variable of this name",
-            fix=Fix(f"did you mean {near[0]}?") if near else None,
+            fix=None if near is None else Fix(f"did you mean {near}{until}?"),
         )
 
 

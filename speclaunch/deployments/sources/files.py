@@ -218,7 +218,26 @@ def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Readi
             if reading.invocations:
                 return reading
             raise TemplateError(Problem(f"{shown} {template}"))
-    return _READERS[form_of(text, shown, kind)](text, shown)
+    return _with_read_variables(_READERS[form_of(text, shown, kind)](text, shown), text)
+
+
+_READ_VARIABLE = lazy(
+    r"""(?:\b(\w+)(?:=|\s*:\s)["']?)?(?:\$[{(]?|\b(?:getenv|environ\.get)\(["'])"""
+    r"""(SGL(?:ANG)?_\w+)\b(?!:?=)"""
+)
+"""Pattern of a variable that a file reads, after the name that it is assigned to."""
+
+
+def _with_read_variables(reading: Reading, text: str) -> Reading:
+    """Return the commands with the engine-like variables that the file reads.
+
+    A variable that is only passed on (`-e NAME=$NAME`) or set by default is not read.
+    """
+    names = frozenset(match[2] for match in _READ_VARIABLE.finditer(text) if match[2] != match[1])
+    if not names:
+        return reading
+    found = (replace(command, read_variables=names) for command in reading.invocations)
+    return replace(reading, invocations=tuple(found))
 
 
 def _read_python(text: str, shown: str) -> Reading:
@@ -234,8 +253,8 @@ def read_template(text: str, shown: str, kind: str) -> Reading:
     is_yaml = looks_like_yaml(text, kind) or Path(shown).suffix.lower() in GO_SUFFIXES
     reading = templates.read_template(text, shown, is_yaml=is_yaml)
     if is_yaml and not reading.invocations and kind not in YAML_AND_JSON_SUFFIXES:
-        return templates.read_template(text, shown, is_yaml=False)
-    return reading
+        reading = templates.read_template(text, shown, is_yaml=False)
+    return _with_read_variables(reading, text)
 
 
 def _read_plain(text: str, shown: str) -> Reading:

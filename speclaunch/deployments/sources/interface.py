@@ -178,6 +178,8 @@ class Invocation(Struct, frozen=True):
 
     The place of each is the setting that makes the platform append it.
     """
+    read_variables: frozenset[str] = frozenset()
+    """Engine-like names of environment variables (`SGLANG_…`) that the file itself reads."""
 
 
 class RouterCommand(Struct, frozen=True):

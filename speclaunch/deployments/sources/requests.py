@@ -237,6 +237,7 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
         argv=_argv(found.words),
         server_context=invocation.server_context,
         serves_http=invocation.kind in _HTTP_SERVERS,
+        read_variables=invocation.read_variables,
     )
 
 

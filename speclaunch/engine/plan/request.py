@@ -269,6 +269,8 @@ class Request(Struct, frozen=True):
     lock_differences: tuple[Problem, ...] = ()
     serves_http: bool = True
     """False if the engine's own HTTP server does not run, or might not run."""
+    read_variables: frozenset[str] = frozenset()
+    """Variables of `env` that the file itself reads, so the engine need not know them."""
 
     @property
     def version(self) -> str:

@@ -172,3 +172,21 @@ def test_a_nix_expression_is_read_where_it_holds_a_script(tmp_path: Path) -> Non
     (tmp_path / "y.nix").write_text(listed)
     (collected,) = collect([str(tmp_path / "y.nix")])
     assert collected.not_read
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("export SGLANG_X=1\nsglang serve m --port $SGLANG_X\n", True),
+        ('export SGLANG_X=1\nsglang serve m --port "${SGLANG_X:-2}"\n', True),
+        ("export SGLANG_X=1\nexport SGLANG_X\nsglang serve m\n", False),
+        ("export SGLANG_X=${SGLANG_X:-1}\nsglang serve m\n", False),
+        (": ${SGLANG_X:=1}\nexport SGLANG_X\nsglang serve m\n", False),
+        ("docker run -e SGLANG_X=$SGLANG_X i sglang serve m\n", False),
+        ("export SGLANG_XY=1\nsglang serve m --port $SGLANG_X$SGL_Y\n", True),
+    ],
+)
+def test_the_variables_that_a_file_reads_itself(text: str, read: bool) -> None:
+    (found,) = read_text(text, "run.sh").invocations
+    assert ("SGLANG_X" in found.read_variables) is read
+    assert "SGLANG_XY" not in found.read_variables

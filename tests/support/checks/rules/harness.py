@@ -20,7 +20,7 @@ from speclaunch.deployments.recipe.lock import Lock, LockedEngine, LockedImage
 from speclaunch.deployments.recipe.lock_file import recipe_differences
 from speclaunch.deployments.recipe.schema import Deployment, Engine
 from speclaunch.deployments.recipe.source import KeyPath, RecipeProvenance
-from speclaunch.deployments.sources.files import read_shell, read_yaml
+from speclaunch.deployments.sources.files import read_shell, read_text
 from speclaunch.deployments.sources.requests import from_invocation, from_recipe
 from speclaunch.engine.facts.facts import Checkpoint, Facts
 from speclaunch.engine.facts.hardware import Hardware, Vendor
@@ -319,7 +319,7 @@ def plan_of(case: Case) -> Plan:
 
 def plans_in_manifest(text: str, case: Case) -> list[Plan]:
     """The plans of all servers of a manifest."""
-    reading = read_yaml(text, "case.yaml")
+    reading = read_text(text, "case.yaml")
     assert reading.invocations, f"{case.code} {case.name}: {reading.unread}"
     catalogue = load(case.engine)
     return [
