@@ -11,8 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from speclaunch.deployments.sources.effective_words import read_below
+from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_values import (
-    PythonEvaluator,
     PythonList,
     PythonTable,
     PythonText,

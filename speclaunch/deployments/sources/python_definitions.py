@@ -7,15 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import chain
 
-from msgspec.structs import replace
-
+from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_values import (
-    PythonEvaluator,
     PythonTable,
     PythonText,
     PythonValue,
     dotted,
     last_name,
+    noted,
 )
 
 _PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
@@ -51,6 +50,11 @@ class Definitions:
                     self._names[id(first)] = node.name
                 else:
                     self._fields[node.name] = dict(_fields(node))
+        parts = chain.from_iterable(node.body for node in self._classes.values())
+        named = [(part.name, part) for part in parts if isinstance(part, FUNCTIONS)]
+        counts = Counter(name for name, _ in named)
+        self._methods = {name: method for name, method in named if counts[name] == 1}
+        """Methods that only one class defines."""
         self._sites: dict[str, list[ast.Call]] = {}
         self._uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
         names = set(self._names.values())
@@ -82,17 +86,22 @@ class Definitions:
         evaluator, table = self._evaluator(), PythonTable()
         for attribute, default in fields.items():
             value = evaluator.value(default, depth + 1) if default is not None else None
-            if isinstance(value, PythonText):
-                note = f"the default of {owner}{attribute}"
-                pieces = tuple(replace(piece, note=note) for piece in value.pieces)
-                value = replace(value, pieces=pieces)
             if value is not None:
+                value = noted(value, f"the default of {owner}{attribute}")
                 table.entries[attribute] = (evaluator.label(node, attribute), value)
         return table
 
     def arguments(self, node: AnyFunction) -> dict[str, PythonValue]:
-        """Return a function's known parameter values; empty unless its only use is one call."""
-        sites = self._sites.get(self._names.get(id(node), ""), [])
+        """Return a function's known parameter values: of its only call, or defaults without one.
+
+        They are empty if the function has other uses.
+        """
+        name = self._names.get(id(node), "")
+        sites = self._sites.get(name, [])
+        if not sites and name and not self._uses[name]:
+            call = ast.copy_location(ast.Call(ast.Name(name), [], []), node)
+            found = bound_arguments(node, call, self._evaluator())
+            return {key: noted(value, f"the default of {key}") for key, value in found.items()}
         if len(sites) != 1 or self._uses[node.name] > 1:
             return {}
         return bound_arguments(node, sites[0], self._evaluator())
@@ -119,6 +128,11 @@ class Definitions:
         """Return the top-level function that a call names; None for others."""
         return self.functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
 
+    def method(self, call: ast.Call) -> AnyFunction | None:
+        """Return the method that `self.f(…)` calls; None if several classes define it."""
+        owner, _, name = (dotted(call.func) or "").partition(".")
+        return self._methods.get(name) if owner == "self" else None
+
 
 def _changed(node: AnyFunction) -> Iterator[str | None]:
     """Yield the names of the lists and dictionaries that a function changes."""
@@ -138,7 +152,8 @@ def bound_arguments(
         return {}
     parameters = node.args
     named = [*parameters.posonlyargs, *parameters.args]
-    named = named[1:] if node.name == "__init__" else named
+    is_method = bool(named) and named[0].arg in ("self", "cls")
+    named = named[1:] if is_method else named
     defaults = parameters.defaults
     pairs = (
         *zip(named[len(named) - len(defaults) :], defaults, strict=False),
@@ -192,12 +207,14 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
             continue
         keywords = {keyword.arg: keyword.value for keyword in call.keywords}
         names = [part.value for part in call.args if isinstance(part, ast.Constant)]
-        flags = (text for text in names if isinstance(text, str) and text[:2] == "--")
+        flags = [text for text in names if isinstance(text, str) and text[:1] != "-"]
+        is_optional = not flags or getattr(keywords.get("nargs"), "value", None) == "?"
+        flags += [text for text in names if isinstance(text, str) and text[:2] == "--"]
         name = keywords.get("dest") or next(map(ast.Constant, flags), None)
         if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
             continue
         key = name.value.lstrip("-").replace("-", "_")
-        default = keywords.get("default")
+        default = keywords.get("default") if is_optional else None
         before = found.get(key)
         is_same = key not in found or (
             before is not None and default is not None and ast.dump(before) == ast.dump(default)

@@ -25,12 +25,14 @@ from speclaunch.deployments.sources.interface import (
     Word,
 )
 from speclaunch.deployments.sources.interpret import run
-from speclaunch.deployments.sources.python_scope import PythonCall, PythonProgram, ScopeContents
+from speclaunch.deployments.sources.python_scope import PythonProgram
 from speclaunch.deployments.sources.python_values import (
+    PythonCall,
     PythonList,
     PythonTable,
     PythonText,
     PythonValue,
+    ScopeContents,
     dotted,
     last_name,
 )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from speclaunch.deployments.sources.python_definitions import NESTED
+from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_values import (
-    PythonEvaluator,
     PythonList,
     PythonTable,
     PythonText,
@@ -52,12 +52,13 @@ def loop_elements(evaluator: PythonEvaluator, node: ast.expr) -> tuple[list[Loop
 def _of_value(found: PythonValue) -> tuple[list[LoopElement], bool]:
     if isinstance(found, PythonTable):
         return [key for key, _ in found.entries.values()], not found.rest
-    items = found.items if isinstance(found, PythonList) else []
-    pieces = [piece for item in items for piece in item.pieces]
+    if not isinstance(found, PythonList):
+        return [], False
+    pieces = [piece for item in found.items for piece in item.pieces]
     if any(p.condition or (p.unknown and p.text[:1] == "*") for p in pieces):
         return [], False
-    values = found.values if isinstance(found, PythonList) else []
-    return [*(values if len(values) == len(items) else items)], True
+    is_original = len(found.values) == len(found.items)
+    return [*(found.values if is_original else found.items)], True
 
 
 def _numbers(
@@ -87,6 +88,33 @@ def assigned(target: ast.expr, value: LoopElement) -> dict[str, PythonValue | No
         return dict.fromkeys(filter(None, map(dotted, ast.walk(target)))) | found
     name = dotted(target)
     return {} if name is None else {name: None if isinstance(value, tuple) else value}
+
+
+def comprehension(
+    node: ast.ListComp | ast.GeneratorExp,
+    names: Mapping[str, PythonValue | None],
+    evaluator: Callable[[Mapping[str, PythonValue | None]], PythonEvaluator],
+) -> PythonList | None:
+    """Return the list that a comprehension over known elements makes; None if unknown."""
+    found = PythonList()
+
+    def add(names: Mapping[str, PythonValue | None], clauses: Sequence[ast.comprehension]) -> bool:
+        own = evaluator(names)
+        if not clauses:
+            found.values.append(value := own.value(node.elt))
+            found.items.append(value if isinstance(value, PythonText) else own.unknown(node))
+            return len(found.items) <= MAX_ELEMENTS
+        elements, complete = loop_elements(own, clauses[0].iter)
+        for element in elements if complete else ():
+            values = assigned(clauses[0].target, element)
+            seen = {**names, **values}
+            tests = ElementTests(evaluator(seen), seen, values.keys())
+            results = [tests.decided(test) for test in clauses[0].ifs]
+            if None in results or (all(results) and not add(seen, clauses[1:])):
+                return False
+        return complete
+
+    return found if add(names, node.generators) else None
 
 
 def may_leave(body: Sequence[ast.stmt]) -> bool:

@@ -12,9 +12,6 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from msgspec import Struct
-
-from speclaunch.deployments.sources.interface import Word
 from speclaunch.deployments.sources.python_data import loaded
 from speclaunch.deployments.sources.python_definitions import (
     FUNCTIONS,
@@ -29,23 +26,27 @@ from speclaunch.deployments.sources.python_definitions import (
     own_nodes,
     returns_at_end,
 )
+from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_loops import (
     MAX_ELEMENTS,
     ElementTests,
     assigned,
     called_names,
     carried,
+    comprehension,
     loop_elements,
     may_leave,
 )
 from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.python_values import (
     MAX_PIECES,
-    PythonEvaluator,
+    PythonCall,
     PythonList,
+    PythonMaker,
     PythonTable,
     PythonText,
     PythonValue,
+    ScopeContents,
     copied,
     dotted,
     last_name,
@@ -60,28 +61,6 @@ _MAX_DELAYS, _MAX_RUNNING, _MAX_RESULTS = 3, 3, 300
 """Limits: how often a function waits for its callers; depth and number of evaluated calls."""
 _READERS = frozenset({"update", "isinstance", "get", "items", "int", "lower", "upper"})
 """Further functions that start nothing."""
-
-
-class PythonCall(Struct):
-    """Call; `entries` contains its keyword arguments, and `rest` placeholders for unknown ones."""
-
-    node: ast.Call
-    args: list[PythonValue]
-    entries: Mapping[str, tuple[PythonText, PythonValue]]
-    rest: Sequence[PythonText]
-
-
-class ScopeContents(Struct):
-    """Contents of one function (or the module): calls in order, and possible commands."""
-
-    calls: list[PythonCall] = []
-    values: list[PythonValue] = []
-    env: dict[str, Word] = {}
-    gpus: str | None = None
-    """GPUs that a decorator states, or None."""
-    returned: list[PythonValue] = []
-    passed: list[tuple[ast.Call, dict[str, PythonValue]]] = []
-    """Calls of the program's functions, with the known values of their parameters."""
 
 
 _Arguments = Mapping[str, PythonValue]
@@ -145,22 +124,32 @@ class PythonProgram:
             self._passed.setdefault(last_name(call.func), []).append((call, arguments))
 
     def evaluator(self, names: Mapping[str, PythonValue | None]) -> PythonEvaluator:
-        def made_by(call: ast.Call, depth: int) -> PythonValue | None:
-            result = self._result(call, found) or loaded(call, found)
+        def made_by(call: PythonMaker, depth: int) -> PythonValue | None:
+            if not isinstance(call, ast.Call):
+                return comprehension(call, names, self.evaluator)
+            result = self._result(call, names, found) or loaded(call, found)
             return result or self.definitions.made_by(call, depth, found)
 
         return (found := PythonEvaluator(self.document, self.positions, names, made_by))
 
-    def _result(self, call: ast.Call, evaluator: PythonEvaluator) -> PythonValue | None:
-        """Return what a function of the program returns to `call`; None if unknown."""
-        function = self.definitions.called(call)
+    def _result(
+        self,
+        call: ast.Call,
+        names: Mapping[str, PythonValue | None],
+        evaluator: PythonEvaluator,
+    ) -> PythonValue | None:
+        """Return what a function or method of the program returns to `call`; None if unknown."""
+        function, seen = self.definitions.called(call), self._constants or self._globals()
+        if function is None:
+            function = self.definitions.method(call)
+            seen = seen | {name: value for name, value in names.items() if name[:5] == "self."}
         is_bounded = self._running < _MAX_RUNNING and self._results < _MAX_RESULTS
         if function is None or not is_bounded or not returns_at_end(function):
             return None
         known = bound_arguments(function, call, evaluator)
         self._results += 1
         self._running += 1
-        returned = self._trial(self._constants or self._globals(), function, known).seen.returned
+        returned = self._trial(seen, function, known).seen.returned
         self._running -= 1
         return returned[0] if len(returned) == 1 else None
 

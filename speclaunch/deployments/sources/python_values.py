@@ -1,51 +1,29 @@
-"""Values of literal expressions in a Python program. Nothing is executed."""
+"""Values of expressions in a Python program: texts with places, lists and dictionaries."""
 
 from __future__ import annotations
 
 import ast
-import operator
-import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import takewhile
+from typing import TypeGuard
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from speclaunch.core import lazy
-from speclaunch.deployments.sources.fields import Field, split
+from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import Word
-from speclaunch.deployments.sources.python_strings import ProgramPositions, StringPart, straight
 from speclaunch.deployments.sources.source_text import (
-    DefaultOf,
-    Document,
     SourceSpan,
-    SourceText,
     WordPiece,
 )
 
-_MAX_DEPTH = 40
 MAX_PIECES = 2000
-_FORMAT = lazy(r"(?P<literal>\{\{|\}\})|\{(?P<name>[^{}\n!:]*)(?P<how>[^{}\n]*)\}")
-_PERCENT = lazy(r"(?P<literal>%%)|%(?:\((?P<name>[^)\n]*)\))?(?P<how>[-#0 +\d.]*[a-zA-Z])")
 _TEMPLATE = lazy(
     r"\{(?:![rsa])?(?::(?:.?[<>=^])?[-+ #0]*\d{0,2}[,_]?(?:\.\d{1,2})?[a-zA-Z%]?)?\}"
     r"|%[-#0 +]*\d{0,2}(?:\.\d{1,2})?[a-zA-Z]"
 )
 """Pattern of the templates that are evaluated: none makes a long text."""
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Mult: operator.mul,
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.LShift: operator.lshift,
-    ast.Pow: operator.pow,
-}
-_MAX_NUMBER = 1 << 60
-_OPERATOR = lazy(r"[|&;]|[0-9]?[<>]")
-"""Pattern of the start of a word that ends a shell command's arguments."""
-_SAME = frozenset(
-    {"int", "float", "dedent", "strip", "rstrip", "lstrip", "format", "cleandoc", "str", "Path"}
-)
-"""Functions and methods that do not change the meaning of a command."""
+_ZERO = lazy(r"[-+]?(?:0+\.?0*|\.0+)")
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -129,6 +107,30 @@ class PythonTable(Struct):
 
 
 PythonValue = PythonText | PythonList | PythonTable
+PythonMaker = ast.Call | ast.ListComp | ast.GeneratorExp
+"""Expressions whose value depends on definitions or loops of the program."""
+
+
+class PythonCall(Struct):
+    """Call; `entries` contains its keyword arguments, and `rest` placeholders for unknown ones."""
+
+    node: ast.Call
+    args: list[PythonValue]
+    entries: Mapping[str, tuple[PythonText, PythonValue]]
+    rest: Sequence[PythonText]
+
+
+class ScopeContents(Struct):
+    """Contents of one function (or the module): calls in order, and possible commands."""
+
+    calls: list[PythonCall] = []
+    values: list[PythonValue] = []
+    env: dict[str, Word] = {}
+    gpus: str | None = None
+    """GPUs that a decorator states, or None."""
+    returned: list[PythonValue] = []
+    passed: list[tuple[ast.Call, dict[str, PythonValue]]] = []
+    """Calls of the program's functions, with the known values of their parameters."""
 
 
 def copied(value: PythonValue) -> PythonValue:
@@ -136,336 +138,6 @@ def copied(value: PythonValue) -> PythonValue:
     if isinstance(value, PythonTable):
         return PythonTable(dict(value.entries), list(value.rest))
     return replace(value, items=list(value.items)) if isinstance(value, PythonList) else value
-
-
-class PythonEvaluator:
-    """Evaluator of expressions; `names` contains the values of variables, None if unknown."""
-
-    def __init__(
-        self,
-        document: Document,
-        positions: ProgramPositions,
-        names: Mapping[str, PythonValue | None],
-        made_by: Callable[[ast.Call, int], PythonValue | None],
-    ) -> None:
-        self.document = document
-        self.positions = positions
-        self._names = names
-        self._made_by = made_by
-
-    def value(self, node: ast.expr, depth: int = 0) -> PythonValue:  # noqa: PLR0911
-        self.document.spend()
-        if depth > _MAX_DEPTH:
-            return self.unknown(node)
-        match node:
-            case ast.Constant() if isinstance(node.value, str):
-                return self._string(node, [node.value], depth)
-            case ast.Constant():
-                return PythonText((self._piece(node, str(node.value)),), node.value, is_text=False)
-            case ast.JoinedStr():
-                return self._string(node, [_constant(part) for part in node.values], depth)
-            case ast.Name() | ast.Attribute():
-                return self._name(node)
-            case ast.List() | ast.Tuple():
-                return self._listing(node, depth)
-            case ast.Dict():
-                return self._table(node, depth)
-            case ast.BinOp():
-                return self._sum(node, depth)
-            case ast.IfExp():
-                return self._either(node, depth)
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
-                return PythonText((self._piece(node, f"-{number}"),), -number, is_text=False)
-            case ast.Call():
-                return self._call(node, depth)
-            case ast.Subscript():
-                return self._item(node, node.value, [node.slice], depth)
-        return self.unknown(node)
-
-    def unknown(self, node: ast.AST, why: str = "the program computes it") -> PythonText:
-        """Return an unknown expression as its source text, with the reason."""
-        start, end = self.positions.span(node)
-        text = " ".join(self.document.text[start : min(end, start + 80)].split())
-        source = SourceText(self.document, text, [start] * max(len(text), 1))
-        piece = WordPiece(text, source, 0, quoted=True, unknown=why, inside=True)
-        return PythonText((piece,), is_text=False)
-
-    def several(self, node: ast.AST) -> PythonText:
-        """Return a placeholder for any number of unknown words."""
-        found = self.unknown(node)
-        return replace(found, pieces=(replace(found.pieces[0], text=f"*{found.text}"),))
-
-    def words(self, found: PythonValue, node: ast.AST) -> list[PythonText]:
-        """Return the items of a list, or the words of a string, split as a shell would."""
-        if isinstance(found, PythonList):
-            self.document.spend(len(found.items))
-            return found.consume()
-        if isinstance(found, PythonTable) or found.unknown:
-            return [self.several(node)]
-        self.document.spend(len(found.pieces) + len(found.text) // 20)
-        return [PythonText(field.pieces) for field in split(found.pieces)]
-
-    def _piece(self, node: ast.AST, text: str) -> WordPiece:
-        start, _ = self.positions.span(node)
-        return WordPiece(text, SourceText(self.document, text, start), 0, quoted=True)
-
-    def _string(self, node: ast.expr, expected: list[str | None], depth: int) -> PythonText:
-        """Return a string; `expected` contains the text of each part, None for a field."""
-        parts = self.positions.parts(node)
-        actual = "".join("\0" if part.is_field else part.text for part in parts)
-        if actual != "".join("\0" if text is None else text for text in expected):
-            if None in expected:
-                return self.unknown(node)
-            value = "".join(text or "" for text in expected)
-            start, _ = self.positions.span(node)
-            source = SourceText(self.document, value, [start] * max(len(value), 1))
-            return PythonText((WordPiece(value, source, 0, quoted=True, exact=False),))
-        values = [v for v in getattr(node, "values", []) if isinstance(v, ast.FormattedValue)]
-        pieces: list[WordPiece] = []
-        for part in parts[:MAX_PIECES]:
-            self.document.spend(1 + len(part.where) // 20)
-            if part.is_field:
-                pieces += self._field(values.pop(0) if values else None, part, depth)
-            else:
-                source = SourceText(self.document, part.text, straight(part.where))
-                pieces.append(WordPiece(part.text, source, 0, quoted=True))
-        pieces = pieces or [self._piece(node, "")]
-        self.document.spend(len(pieces))
-        return PythonText(tuple(pieces[:MAX_PIECES]))
-
-    def _field(
-        self, node: ast.FormattedValue | None, part: StringPart, depth: int
-    ) -> list[WordPiece]:
-        spec = [_constant(text) for text in getattr(node and node.format_spec, "values", ())]
-        if node is not None and None not in spec:
-            kind = "!" + chr(node.conversion) if node.conversion > 0 else ""
-            texts = ":".join([kind, *filter(None, spec)])
-            known = shown(self.value(node.value, depth + 1), f"{{{texts}}}")
-            if known is not None:
-                return list(known)
-        source = SourceText(self.document, part.text, part.where[0])
-        why = "the program fills it in"
-        return [WordPiece(part.text, source, 0, quoted=True, unknown=why, inside=True)]
-
-    def _name(self, node: ast.Name | ast.Attribute) -> PythonValue:
-        name = dotted(node)
-        found = self._names.get(name) if name is not None else None
-        if found is None and isinstance(node, ast.Attribute) and name not in self._names:
-            held = self.value(node.value)
-            found = held.item(node.attr) if isinstance(held, PythonTable) else None
-        if found is None:
-            return self.unknown(node)
-        if isinstance(found, PythonText):
-            if found.constant is None and not found.is_text and found.text == "None":
-                return self.unknown(node, "it is None until the program sets it")
-            start, end = self.positions.span(node)
-            return replace(found, used=SourceSpan(self.document.source(), start, end))
-        return found
-
-    def _item(
-        self, node: ast.expr, held: ast.expr, args: Sequence[ast.expr], depth: int
-    ) -> PythonValue:
-        """Return the value of `table[key]` or `table.get(key, default)`."""
-        table, key = self.value(held, depth + 1), self.value(args[0], depth + 1)
-        if not isinstance(table, PythonTable) or not isinstance(key, PythonText) or key.unknown:
-            return self.unknown(node)
-        found = table.item(key.text)
-        if found is None and len(args) > 1 and not table.rest:
-            return self.value(args[1], depth + 1)
-        return self.unknown(node) if found is None else found
-
-    def _listing(self, node: ast.List | ast.Tuple, depth: int) -> PythonList:
-        found = PythonList()
-        for element in node.elts:
-            if isinstance(element, ast.Starred):
-                found.items += self.words(self.value(element.value, depth + 1), element.value)
-            else:
-                found.values.append(value := self.value(element, depth + 1))
-                known = value if isinstance(value, PythonText) else self.unknown(element)
-                found.items.append(known)
-        return found
-
-    def _table(self, node: ast.Dict, depth: int) -> PythonTable:
-        found = PythonTable()
-        for key, value in zip(node.keys, node.values, strict=True):
-            known = self.value(value, depth + 1)
-            name = self.value(key, depth + 1) if key is not None else None
-            if isinstance(name, PythonText) and name.is_text and name.is_known:
-                found.entries[name.text] = (name, known)
-            elif key is None and isinstance(known, PythonTable):
-                found.entries |= known.entries
-                found.rest += known.rest
-            else:
-                found.rest.append(self.several(value))
-        return found
-
-    def _sum(self, node: ast.BinOp, depth: int) -> PythonValue:
-        left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
-        is_sum = isinstance(node.op, ast.Add)
-        if isinstance(node.op, ast.Mod) and isinstance(left, PythonText) and left.is_text:
-            return self._percent(node, left, depth)
-        if is_sum and (isinstance(left, PythonList) or isinstance(right, PythonList)):
-            items, more = self.words(left, node.left), self.words(right, node.right)
-            if isinstance(right, PythonText):  # the list was joined: a shell reads the text
-                more = list(takewhile(lambda item: not _OPERATOR.match(item.text), more))
-            return PythonList(items + more)
-        match left, right:
-            case PythonText() as first, PythonText() as other if first.is_text or other.is_text:
-                self.document.spend(1 + len(other.pieces) + len(first.pieces) // 10)
-                added = PythonText((*first.pieces, *other.pieces)[:MAX_PIECES])
-                return added if is_sum else self.unknown(node)
-        return self._number(node, left, right)
-
-    def _number(self, node: ast.BinOp, left: PythonValue, right: PythonValue) -> PythonText:
-        calculate = _ARITHMETIC.get(type(node.op))
-        first, other = (getattr(side, "constant", None) for side in (left, right))
-        if calculate is None or type(first) is not int or type(other) is not int:
-            return self.unknown(node)
-        is_large = isinstance(node.op, (ast.LShift, ast.Pow)) and other not in range(61)
-        value = None if is_large or abs(first) > _MAX_NUMBER else calculate(first, other)
-        if value is None or abs(value) > _MAX_NUMBER:
-            return self.unknown(node)
-        start, end = self.positions.span(node)
-        text = str(value)
-        source = SourceText(self.document, text, [start] * (len(text) - 1) + [max(end - 1, start)])
-        return PythonText((WordPiece(text, source, 0, quoted=True),), value, is_text=False)
-
-    def _either(self, node: ast.IfExp, depth: int) -> PythonValue:
-        """Return `[…] if condition else []` as a conditional list; other values are unknown."""
-        found = self.value(node.body, depth + 1)
-        other = self.value(node.orelse, depth + 1)
-        if isinstance(found, PythonList) and isinstance(other, PythonList):
-            if found.items and other.items:
-                return PythonList([self.several(node)])
-            return PythonList([under(item, node.lineno) for item in found.items or other.items])
-        return self.unknown(node)
-
-    def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911, PLR0912
-        name = last_name(node.func)
-        full_name = dotted(node.func) or ""
-        inner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if full_name in ("shlex.split", "list", "tuple", "sum") and len(node.args) == 1:
-            return PythonList(self.words(self.value(node.args[0], depth + 1), node))
-        if name == "split" and inner is not None and not node.args and not node.keywords:
-            return PythonList(self.words(self.value(inner, depth + 1), inner))
-        if name == "join" and len(node.args) == 1:
-            found = self.value(node.args[0], depth + 1)
-            if not isinstance(found, PythonList):
-                return self.unknown(node)
-            between = self.value(inner, depth + 1) if inner is not None else None
-            found.separator = None  # `shlex.join` keeps the words
-            if isinstance(between, PythonText) and between.is_text and between.is_known:
-                found.separator = between.text
-            return found
-        if name == "replace" and inner is not None and len(node.args) == 2:
-            return _replaced(node, self.value(inner, depth + 1)) or self.unknown(node)
-        if name == "copy" and inner is not None and not node.args:
-            return copied(self.value(inner, depth + 1))
-        if full_name in ("os.environ.get", "os.getenv", "environ.get", "getenv") and node.args:
-            return self._environment(node, depth)
-        if full_name == "dict":
-            return self.dictionary(node, depth)
-        if name == "get" and inner is not None and 0 < len(node.args) < 3:
-            return self._item(node, inner, node.args, depth)
-        if name in _SAME and inner is not None and name != "format" and not node.args:
-            return self.value(inner, depth + 1)
-        if name in _SAME and name != "format" and len(node.args) == 1 and not node.keywords:
-            found = self.value(node.args[0], depth + 1)
-            return replace(found, is_text=True) if isinstance(found, PythonText) else found
-        if name == "format" and inner is not None:
-            return self._formatted(node, self.value(inner, depth + 1), depth)
-        result = None if node.args or node.keywords else self._names.get(f"{full_name}()")
-        made = self._made_by(node, depth) if result is None else copied(result)
-        return self.unknown(node) if made is None else made
-
-    def _environment(self, node: ast.Call, depth: int) -> PythonText:
-        """Return an environment variable with a default, like a shell's `${NAME:-default}`."""
-        name = self.value(node.args[0], depth + 1)
-        default = self.value(node.args[1], depth + 1) if len(node.args) > 1 else None
-        if not isinstance(name, PythonText) or not isinstance(default, PythonText):
-            return self.unknown(node, "it comes from the environment")
-        if default.text == "None" or not default.is_known:
-            return self.unknown(node, "it comes from the environment")
-        note = f"the default of `{name.text}`, which comes from the environment"
-        start, _ = self.positions.span(node)
-        pieces = tuple(
-            replace(piece, note=note, default_of=(DefaultOf(name.text, False, start, index),))
-            for index, piece in enumerate(default.pieces)
-        )
-        return PythonText(pieces)
-
-    def keywords(self, node: ast.Call, depth: int = 0) -> PythonTable:
-        found = PythonTable()
-        for keyword in node.keywords:
-            value = self.value(keyword.value, depth + 1)
-            if keyword.arg is not None:
-                found.entries[keyword.arg] = (self.label(keyword, keyword.arg), value)
-            elif isinstance(value, PythonTable):
-                found.entries |= value.entries
-                found.rest += value.rest
-            else:
-                found.rest.append(self.several(keyword.value))
-        return found
-
-    def label(self, node: ast.AST, text: str) -> PythonText:
-        """Return `text` as a literal, with the place of an expression."""
-        return PythonText((self._piece(node, text),))
-
-    def dictionary(self, node: ast.Call, depth: int = 0) -> PythonTable:
-        """Return the dictionary of a call's arguments: `dict(…)`, `table.update(…)`."""
-        table = self.keywords(node, depth)
-        for held in (self.value(argument, depth + 1) for argument in node.args):
-            table.entries = (held.entries if isinstance(held, PythonTable) else {}) | table.entries
-            table.rest += held.rest if isinstance(held, PythonTable) else [self.several(node)]
-        return table
-
-    def _formatted(self, node: ast.Call, found: PythonValue, depth: int) -> PythonValue:
-        """Return the result of `text.format(…)`."""
-        table = self.keywords(node, depth)
-        is_open = any(isinstance(argument, ast.Starred) for argument in node.args)
-        args = [] if is_open else [self.value(argument, depth + 1) for argument in node.args]
-        values = {str(index): value for index, value in enumerate(args)}
-        values |= {name: value for name, (_, value) in table.entries.items()}
-        return self._filled(node, found, _FORMAT, values)
-
-    def _percent(self, node: ast.BinOp, found: PythonValue, depth: int) -> PythonValue:
-        """Return the result of `text % values`."""
-        elements = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
-        args = [self.value(element, depth + 1) for element in elements]
-        values = {str(index): value for index, value in enumerate(args)}
-        if isinstance(args[0], PythonTable):
-            values = {name: value for name, (_, value) in args[0].entries.items()}
-        return self._filled(node, found, _PERCENT, values)
-
-    def _filled(
-        self,
-        node: ast.expr,
-        found: PythonValue,
-        marks: re.Pattern[str],
-        values: Mapping[str, PythonValue],
-    ) -> PythonText:
-        """Return a text with its marks replaced by values; unknown ones are unknown parts."""
-        if not isinstance(found, PythonText) or found.unknown:
-            return self.unknown(node)
-        pieces: list[WordPiece] = []
-        number = 0
-        for piece in found.pieces:
-            at = 0
-            for mark in marks.finditer(piece.text) if not piece.unknown else ():
-                pieces.append(piece.slice(at, mark.start()))
-                field = piece.slice(mark.start(), mark.end())
-                at = mark.end()
-                if mark["literal"]:
-                    pieces.append(field.slice(0, 1))
-                    continue
-                value = values.get(mark["name"] or str(number))
-                number += not mark["name"]
-                sign, end = ("%", "") if field.text[0] == "%" else ("{", "}")
-                known = value and shown(value, f"{sign}{mark['how']}{end}")
-                open_ = replace(field, unknown="the program fills it in", inside=True)
-                pieces += known or [open_]
-            pieces.append(piece.slice(at, len(piece.text)))
-        return replace(found, pieces=tuple(piece for piece in pieces if piece.text)[:MAX_PIECES])
 
 
 def shown(value: PythonValue, template: str = "{}") -> tuple[WordPiece, ...] | None:
@@ -504,7 +176,56 @@ def joined(listing: PythonList) -> PythonText:
     return PythonText(tuple(pieces[:MAX_PIECES]))
 
 
-def _replaced(node: ast.Call, found: PythonValue) -> PythonText | None:
+def truth(value: PythonValue) -> bool | None:
+    """Return the truth value of a known value; None if it is unknown.
+
+    A zero is unknown if it may be a text or a number, as in `int(os.environ.get("X", "0"))`.
+    """
+    if not isinstance(value, PythonText) or any(p.unknown or p.condition for p in value.pieces):
+        return None
+    if value.constant is not None or not value.is_text:
+        return bool(value.constant)
+    return None if _ZERO.fullmatch(value.text) else bool(value.text)
+
+
+def is_literal(value: PythonValue) -> TypeGuard[PythonText]:
+    """True for a known text or `True`, `False` and `None`, which have one form."""
+    if truth(value) is None or not isinstance(value, PythonText):
+        return False
+    return value.is_text if value.constant is None else isinstance(value.constant, bool)
+
+
+def note_of(value: PythonValue) -> str | None:
+    """Return the assumption behind a value, if any."""
+    pieces = value.pieces if isinstance(value, PythonText) else ()
+    return next((piece.note for piece in pieces if piece.note), None)
+
+
+def noted(value: PythonValue, note: str | None) -> PythonValue:
+    """Return a value with the assumption behind it."""
+    if note is None or not isinstance(value, PythonText):
+        return value
+    return replace(value, pieces=tuple(replace(piece, note=note) for piece in value.pieces))
+
+
+CONVERSIONS: Mapping[str, Callable[[str], str]] = {
+    "lower": str.lower,
+    "upper": str.upper,
+    "strip": str.strip,
+    "lstrip": str.lstrip,
+    "rstrip": str.rstrip,
+}
+"""Methods of a text without arguments that return a text."""
+
+
+def converted(found: PythonValue, name: str) -> PythonText | None:
+    """Return the result of a method in `CONVERSIONS`; None if unknown."""
+    if not isinstance(found, PythonText) or len(found.pieces) != 1 or not found.is_known:
+        return None
+    return replace(found, pieces=(changed(found.pieces[0], CONVERSIONS[name](found.text)),))
+
+
+def replaced(node: ast.Call, found: PythonValue) -> PythonText | None:
     """Return `text.replace("_", "-")`: a text in which single characters are replaced."""
     old, new = (str(getattr(part, "value", "")) for part in node.args)
     if isinstance(found, PythonText) and found.is_known and len(old) == len(new) == 1:
@@ -518,7 +239,3 @@ def under(text: PythonText, line: int) -> PythonText:
     condition = f"only under the condition of line {line}"
     pieces = tuple(replace(piece, condition=piece.condition or condition) for piece in text.pieces)
     return replace(text, pieces=pieces)
-
-
-def _constant(node: ast.expr) -> str | None:
-    return str(node.value) if isinstance(node, ast.Constant) else None

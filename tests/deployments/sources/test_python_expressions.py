@@ -55,3 +55,124 @@ subprocess.run("sglang serve --model-path m " + {}, shell=True)
 def test_formatted_texts(case: tuple[str, str]) -> None:
     expression, expected = case
     assert shown(read(FORMATS.replace("{}", expression, 1))) == expected
+
+
+SELECTED = """\
+parser = argparse.ArgumentParser()
+parser.add_argument("name", nargs="?", default="n")
+parser.add_argument("port", type=int)
+parser.add_argument("--quantization", default="")
+parser.add_argument("--big", default=False)
+args = parser.parse_args()
+tp, zero, mode = 8, 0, "fast"
+number = int(os.environ.get("N", "0"))
+subprocess.run(["sglang", "serve", "--model-path", "m", {}])
+"""
+
+
+@over(
+    [
+        ('"--tp", str(tp or 2)', "--tp 8"),
+        ('"--tp", str(zero or 2)', "--tp 2"),
+        ('"--tp", str(zero and 2)', "--tp 0"),
+        ('"--tp", str(tp and 2)', "--tp 2"),
+        ('"--tp", str(unset or 2)', "--tp ?"),
+        ('"--tp", str(number or 2)', "--tp ?"),
+        ('"--tp", os.getenv("TP") or "2"', "--tp 2"),
+        ('"--tp", os.getenv("TP", "") or "2"', "--tp 2"),
+        ('"--tp", os.getenv("TP") and "2"', "--tp ?"),
+        ('"--tp", os.getenv("A") or os.getenv("B") or "2"', "--tp ?"),
+        ('"--quantization", args.quantization or "fp8"', "--quantization fp8"),
+        ('"--served-model-name", args.name', "--served-model-name n"),
+        ('"--port", str(args.port)', "--port ?"),
+        ('"--tp", "4" if args.big else "2"', "--tp 2"),
+        ('"--tp", "4" if not args.big else "2"', "--tp 4"),
+        ('"--tp", "4" if mode == "fast" else "2"', "--tp 4"),
+        ('"--tp", "4" if mode != "fast" else "2"', "--tp 2"),
+        ('"--tp", "4" if tp == "8" else "2"', "--tp ?"),
+        ('"--tp", "4" if unset else "2"', "--tp ?"),
+        ('"--tp", str(max(1, int(tp)))', "--tp 8"),
+        ('"--tp", str(min(4, tp))', "--tp 4"),
+        ('"--tp", str(max(1, unset))', "--tp ?"),
+        ('"--tp", str(max(1, "8"))', "--tp ?"),
+        ('"--x", " Fast ".strip().lower()', "--x fast"),
+        ('"--x", (" ".strip() or "y")', "--x y"),
+        ('"--x", str(bool(tp))', "--x True"),
+        ('"--x", str(bool(unset))', "--x ?"),
+    ]
+)  # fmt: skip
+def test_values_that_an_expression_selects(case: tuple[str, str]) -> None:
+    assert shown(read(SELECTED.replace("{}", case[0]))) == case[1]
+
+
+def test_a_selected_value_states_the_assumption() -> None:
+    found = read(SELECTED.replace("{}", '"--tp", "4" if args.big else "2"'))
+    assert found.words[-1].why == "the default of the option big"
+    found = read(SELECTED.replace("{}", '"--tp", os.getenv("TP") or "2"'))
+    assert "`TP`" in (found.words[-1].why or "")
+
+
+COMPREHENSIONS = """\
+flags = {"tp": 8, "dp": None, "metrics": True}
+pairs = [("--tp", 8), ("--dp", 2)]
+k = "wrong"
+subprocess.run(["sglang", "serve", "--model-path", "m", *{}])
+"""
+
+
+@over(
+    [
+        ("[str(n) for n in range(3)]", "0 1 2"),
+        ("[w for k, v in pairs for w in (k, str(v))]", "--tp 8 --dp 2"),
+        ('[f"--{k}={v}" for k, v in flags.items() if v is not None]', "--tp=8 --metrics=True"),
+        ('[f"--{k}" for k, v in flags.items() if isinstance(v, bool)]', "--metrics"),
+        ('" ".join(f"--{k} {v}" for k, v in pairs[:1]).split()', "?"),
+        ('[f"--{k}" for k in unset]', "?"),
+        ('[f"--{k}" for k in ("a", "b") if unset]', "?"),
+        ("[str(n) for n in range(1000)]", "?"),
+        ("[f(k) for k in ('a', 'b')]", "? ?"),
+    ]
+)
+def test_comprehensions_over_known_elements(case: tuple[str, str]) -> None:
+    program = COMPREHENSIONS.replace("{}", case[0], 1)
+    if "f(k)" in case[0]:
+        program = f"def f(x):\n    print(x)\n    return unset\n{program}"
+    assert shown(read(program)) == case[1]
+
+
+def test_a_joined_comprehension_is_a_text() -> None:
+    joined = '" ".join(f"{k} {v}" for k, v in pairs)'
+    program = COMPREHENSIONS.partition("subprocess")[0] + (
+        f'subprocess.run("sglang serve --model-path m " + {joined}, shell=True)\n'
+    )
+    assert shown(read(program)) == "--tp 8 --dp 2"
+
+
+METHODS = """\
+class Server:
+    def __init__(self, model="m", port=30000):
+        self.model, self.port = model, port
+        self.start(4)
+
+    def _args(self, tp, *, host=None):
+        found = ["--model-path", self.model, "--port", str(self.port), "--tp", str(tp)]
+        return found
+
+    def start(self, tp):
+        subprocess.run(["sglang", "serve", *self._args({})])
+"""
+
+
+@over(
+    [
+        ("2", "--port 30000 --tp 2"),
+        ("tp=2", "--port 30000 --tp 2"),
+        ("tp", "--port 30000 --tp ?"),
+        ("*more", "--port 30000 --tp ?"),
+    ]
+)
+def test_the_result_of_a_method_with_arguments(case: tuple[str, str]) -> None:
+    assert shown(read(METHODS.replace("{}", case[0]))) == case[1]
+    twice = f"{METHODS}class Other:\n    def _args(self, tp):\n        return []\n"
+    found = read_python(HEAD + twice.replace("{}", case[0]), "x.py").invocations
+    assert all(word.text != "--port" for one in found for word in one.words)

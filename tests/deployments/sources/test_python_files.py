@@ -225,7 +225,6 @@ UNKNOWN = [
         'M = "a"\nM = "b"\ndef f():\n    os.system(f"sglang serve --model-path {M}")',
         "--model-path ?",
     ),
-    ('def f(m="d"):\n    os.system(f"sglang serve --model-path {m}")', "--model-path ?"),
     ('os.system("sglang serve --model-path {}".format(m))', "--model-path ?"),
     (
         "sgl.Engine(model_path=m, trust_remote_code=True, x=None, y=False)",
@@ -541,6 +540,12 @@ DEFINED = [
         "def start(model, *, tp=1):\n    sgl.Engine(model_path=model, tp_size=tp)\ndef main():\n    start('x', tp=2)",
         ["x", "2"],
     ),
+    ("def start(model='x', *, tp=2):\n    sgl.Engine(model_path=model, tp_size=tp)", ["x", "2"]),
+    (
+        "class S:\n    def __init__(self, model='x', tp=2):\n        self.m, self.tp = model, tp\n"
+        "    def start(self):\n        sgl.Engine(model_path=self.m, tp_size=self.tp)",
+        ["x", "2"],
+    ),
 ]  # fmt: skip
 
 
@@ -554,7 +559,7 @@ def test_values_one_definition_away(case: tuple[str, list[str]]) -> None:
 
 UNKNOWN = [
     "def start(tp):\n    sgl.Engine(model_path='x', tp_size=tp)\nstart(2)\nrun(start)",
-    "def start(tp=2):\n    sgl.Engine(model_path='x', tp_size=tp)",
+    "def start(tp=2):\n    sgl.Engine(model_path='x', tp_size=tp)\nrun(start)",
     "class C:\n    tp = 2\nc = C()\nif a:\n    c.tp = 4\nsgl.Engine(model_path='x', tp_size=c.tp)",
     "class C:\n    tp = 2\nc = C(*a)\nsgl.Engine(model_path='x', tp_size=c.tp)",
     "c = {'tp': 2}\nif a:\n    c['tp'] = 4\nsgl.Engine(model_path='x', tp_size=c['tp'])",
