@@ -17,7 +17,7 @@ replaced with their values. `NAME ?= value` becomes `${NAME-value}`. Functions (
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path as FilePath
@@ -149,6 +149,7 @@ _OPENING = frozenset(
 _MIDDLE = frozenset({"else", "elif"})
 _ELSE = lazy(r"\{[{%][-~+]?\s*else\s*[-~+]?[}%]\}")
 _SERVER = lazy(r"launch_server|sglang[\"',\s]+serve\b")
+_GAP = lazy(r"[\"' \n]*")
 _INK = lazy(r"[^\n\\]|\\(?!\n)")
 """Pattern of a character that a part that is not rendered loses; its lines remain continued."""
 _WHY = "a template fills it in"
@@ -304,11 +305,15 @@ class _Masked:
         for word in words:
             yield word
             start = document.offset(word.place.line - 1, word.place.column - 1) + len(word.text)
-            for at, items in self._lists:
-                if start <= at and not self.text[start:at].strip("\"' \n"):
-                    line = self.text.count("\n", 0, at) + 1
-                    place = Place(word.place.path, line, at - self.text.rfind("\n", 0, at))
-                    yield from (Word(item, place, why=_OF_VALUES) for item in items)
+            gap = _GAP.match(self.text, start)
+            end = gap.end() if gap is not None else start
+            first = bisect_left(self._lists, (start, []))
+            last = bisect_left(self._lists, (end + 1, []))
+            for at, items in self._lists[first:last]:
+                document.spend(len(items))
+                line = self.text.count("\n", 0, at) + 1
+                place = Place(word.place.path, line, at - self.text.rfind("\n", 0, at))
+                yield from (Word(item, place, why=_OF_VALUES) for item in items)
 
 
 def _is_continued(text: str, at: int, before: bool) -> bool:

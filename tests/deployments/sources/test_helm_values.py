@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 import pytest
 import yaml
 
+from speclaunch.core import InputError
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.helm_values import ChartValues
 from speclaunch.deployments.sources.interface import Invocation
@@ -121,3 +122,9 @@ def test_a_script_keeps_its_continued_lines_without_an_excluded_branch() -> None
     masked = templates._Masked(masked_script, ChartValues(yaml.safe_load("draft: ''\ntp: 2")))
     assert "--speculative" not in masked.text
     assert all(line.endswith("\\") for line in masked.text.splitlines()[:-1])
+
+
+def test_lists_that_expand_to_too_many_arguments_are_refused(tmp_path: Path) -> None:
+    values = f"model: org/m\nextra: [{', '.join(['a'] * 5000)}]\n"
+    with pytest.raises(InputError, match="too large to read"):
+        arguments("{{- toYaml .Values.extra | nindent 8 }}\n" * 100, tmp_path, values)
