@@ -22,7 +22,7 @@ _LITERAL = r"\"[^\"\\]*\"|-?\d+(?:\.\d+)?|true|false"
 _REFERENCE = lazy(
     rf"\{{\{{-?\s*(?:default\s+(?P<before>{_LITERAL})\s+)?\(?{_VALUE}\)?"
     rf"(?:\s*\|\s*default\s+(?P<after>{_LITERAL}|\$?[\w.]+))?"
-    r"(?:\s*\|\s*(?:quote|squote|int|int64|toString|trim))*\s*-?\}\}"
+    r"(?P<pipes>(?:\s*\|\s*(?:quote|squote|int|int64|toString|trim))*)\s*-?\}\}"
 )
 _TEST = lazy(
     rf"\{{\{{-?\s*(?:else\s+)?if\s+(?:(?P<how>not|eq|ne)\s+)?{_VALUE}"
@@ -49,20 +49,18 @@ class ChartValues:
         default = found["before"] or found["after"]
         if not value and default is not None:
             value = _literal(default)
-        if isinstance(value, bool):
-            return str(value).lower()
-        if isinstance(value, int | float) and isfinite(value):
-            shown = int(value) if value == int(value) else value
-            return str(shown) if abs(value) < _MOST else None
-        return value if isinstance(value, str) and _WORD.fullmatch(value) else None
+        if "int" in found["pipes"] and type(value) is not int:
+            return None
+        text = _text(value)
+        return text if text is not None and _WORD.fullmatch(text) else None
 
     def listed(self, mark: str) -> list[str] | None:
         """Return the items of a list that a mark renders; None for other marks and values."""
         found = _LIST.fullmatch(mark)
         items = self._at(found["path"]) if found is not None else None
-        if not isinstance(items, list) or any(isinstance(item, dict | list) for item in items):
-            return None
-        return [item if isinstance(item, str) else json.dumps(item) for item in items]
+        texts = [_text(item) for item in items] if isinstance(items, list) else [None]
+        known = [text for text in texts if text is not None]
+        return known if len(known) == len(texts) else None
 
     def decided(self, mark: str) -> bool | None:
         """Return the result of an `if` or `else if`; None if unknown."""
@@ -89,6 +87,16 @@ def chart_values(path: Path) -> ChartValues | None:
     text = read_below("values.yaml", [chart]).text
     data = plain_data(text) if text is not None else None
     return ChartValues(data) if isinstance(data, dict) else None
+
+
+def _text(value: Any) -> str | None:
+    """Return a text, number or truth value as Helm renders it; None for others."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float) and isfinite(value):
+        shown = int(value) if value == int(value) else value
+        return str(shown) if abs(value) < _MOST else None
+    return value if isinstance(value, str) else None
 
 
 def _literal(text: str) -> Any:

@@ -23,6 +23,7 @@ mode: fast
 empty: []
 extra: [--speculative-eagle-topk, 1, --log-level, info]
 nested: [{name: A}]
+large: [--context-length, 1048576]
 """
 POD = """apiVersion: v1
 kind: Pod
@@ -63,6 +64,9 @@ def said(found: Invocation) -> str:
         ("- --tp\n- {{ .Values.server.tp | default 2 | quote }}", "--tp 2"),
         ("- --tp\n- {{ default 2 .Values.server.port }}", "--tp 30000"),
         ("- --context-length\n- {{ .Values.server.big }}", "--context-length ?"),
+        ("- --port\n- {{ .Values.server.port | int | quote }}", "--port 30000"),
+        ("- --x\n- {{ .Values.server.fraction | int }}", "--x ?"),
+        ("{{- toYaml .Values.large | nindent 8 }}\n- --tp\n- 2", "--tp 2"),
         ("- --served-model-name\n- {{ .Values.server.text }}", "--served-model-name ?"),
         ("- --tokenizer-path\n- {{ .Values.draft }}", "--tokenizer-path ?"),
         ("- --tp\n- {{ .Values.nowhere.tp }}", "--tp ?"),

@@ -8,6 +8,7 @@ import json
 import time
 import warnings
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -1055,7 +1056,14 @@ def test_values_of_a_file_next_to_the_program(load_file: str, tmp_path: Path) ->
     ]
 )  # fmt: skip
 def test_values_of_a_file_that_is_not_read(load_file: str) -> None:
-    assert said(read(f"{load_file}{USE}")) == "? --tp ? ?"
+    with TemporaryDirectory() as outer:
+        folder = Path(outer) / "app"
+        folder.mkdir()
+        for name in ("../serve.yaml", "serve.yaml", "name.yaml"):
+            (folder / name).write_text(SETTINGS)
+        (folder / "broken.yaml").write_text(f"{SETTINGS}a: [\n")
+        found = only(read_python(f"{HEAD}{load_file}{USE}", str(folder / "x.py")))
+    assert said(found) == "? --tp ? ?"
 
 
 def test_a_deep_file_leaves_its_other_values_known(tmp_path: Path) -> None:
