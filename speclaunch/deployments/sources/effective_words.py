@@ -39,6 +39,8 @@ from speclaunch.engine import (
 )
 from speclaunch.engine import load as load_catalogue
 
+_NAMED = lazy(r"--?[A-Za-z][\w.-]*=")
+"""Pattern of the start of a token whose option is known although its value is not."""
 _MANY = lazy(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
 """Pattern of the names of variables that may contain any number of arguments."""
 
@@ -217,7 +219,7 @@ def _merge(found: EffectiveWords, config: ConfigFile, place: Place, catalogue: C
 def _without_strays(
     found: EffectiveWords, catalogue: Catalogue, strays: Collection[str] = ()
 ) -> tuple[Word, ...]:
-    """Return `found`'s tokens except unknown ones (`...`, `"$@"`) that are not a flag's value.
+    """Return `found`'s tokens except unknown ones (`"$@"`, `--$KEY=1`) that are not a flag's value.
 
     `strays`: see `settled`.
     """
@@ -230,7 +232,7 @@ def _without_strays(
             is_open = not word.evaluated
             continue
         is_open = False
-        if word.text.startswith("-") and (word.evaluated or "=" in word.text):
+        if word.text.startswith("-") and (word.evaluated or _NAMED.match(word.text)):
             room = _room(word, catalogue)
         elif not word.evaluated and (room == 0 or (room > 1 and word.text in strays)):
             found.elided.append(word)

@@ -75,7 +75,7 @@ def test_a_missing_model_is_told_once() -> None:
     assert [MISSING in said for said in refusals(request)] == [True]
 
 
-@rows("more", ['"$@"', "$EXTRA_ARGS", "${ARGS[@]}", "$MORE"])
+@rows("more", ['"$@"', "$EXTRA_ARGS", "${ARGS[@]}", "$MORE", "--$KEY=3", "--no-$X=${Y}"])
 def test_what_may_be_any_number_of_words_is_no_argument(more: str) -> None:
     server = "python3 -m sglang.launch_server"
     for line in (f"{server} --model m {more} --tp 2", f"{server} --model m --tp 2 {more}"):
