@@ -2,8 +2,8 @@
 
 Every mark (`{{ … }}`, `{% … %}`) is replaced with a text of the same length, so places remain
 correct. A word in a branch or loop of the template is unknown if its command begins outside. Every
-command may get more arguments than the template shows. A chart's `values.yaml` determines marks and
-branches of its templates (`helm_values`).
+command may get more arguments than the template shows. Templates of a Helm chart are rendered with
+its own values (`helm_charts`).
 
 Readers of shell or YAML must not parse a template's `{{ value }}` or an f-string's `{value}`. A
 placeholder of ordinary characters replaces each (`Masks`). Afterwards every word that contains a
@@ -17,17 +17,17 @@ replaced with their values. `NAME ?= value` becomes `${NAME-value}`. Functions (
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path as FilePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.core import InputError, Place, lazy
+from speclaunch.core import InputError, Place, Problem, lazy
 from speclaunch.deployments.sources.interface import (
     Comment,
     Dropped,
@@ -43,10 +43,8 @@ from speclaunch.deployments.sources.source_text import (
     MARK_LAST,
     Document,
     SourceBuilder,
+    chart_of,
 )
-
-if TYPE_CHECKING:
-    from speclaunch.deployments.sources.helm_values import ChartValues
 
 _BASE = 0xE100
 _DIGITS = 1000
@@ -57,9 +55,8 @@ SHORTEST = 4
 class Masks:
     """Placeholders in one text. `why`: the reason why their values are unknown."""
 
-    def __init__(self, why: str, values: ChartValues | None = None) -> None:
+    def __init__(self, why: str) -> None:
         self._why = why
-        self._values = values
         self._texts: list[str] = []
 
     def mark(self, text: str, length: int | None = None) -> str:
@@ -98,12 +95,7 @@ class Masks:
 
     def _invocation(self, found: Invocation, unknown: Callable[[Word], str | None]) -> Invocation:
         def word(written: Word) -> Word:
-            why = unknown(written)
-            if MARK_FIRST in written.text:
-                rendered = self._rendered(written.text)
-                if rendered is not None and why is None:
-                    return replace(written, text=rendered, why=_OF_VALUES, defaults=())
-                why = self._why
+            why = self._why if MARK_FIRST in written.text else unknown(written)
             if why is None:
                 return written
             text = self.shown(written.text)
@@ -118,16 +110,8 @@ class Masks:
             dropped=tuple(Dropped(self.shown(d.text), d.place, d.why) for d in found.dropped),
             comments=tuple(Comment(self.shown(c.text), c.place) for c in found.comments),
             name=None if found.name is None else self.shown(found.name),
-            image=found.image and (self._rendered(found.image) or self.shown(found.image)),
+            image=None if found.image is None else self.shown(found.image),
         )
-
-    def _rendered(self, text: str) -> str | None:
-        """Return a text with the chart's values; None if one is unknown."""
-        if self._values is None:
-            return None
-        texts = {mark: self._values.rendered(self._text(mark)) for mark in MARK.findall(text)}
-        known = {mark: value for mark, value in texts.items() if value is not None}
-        return MARK.sub(lambda m: known[m[0]], text) if len(known) == len(texts) else None
 
 
 def _each(words: Mapping[str, Word], change: Callable[[Word], Word]) -> Mapping[str, Word]:
@@ -147,11 +131,6 @@ _OPENING = frozenset(
     {"if", "with", "range", "for", "define", "block", "macro", "call", "filter", "raw"}
 )
 _MIDDLE = frozenset({"else", "elif"})
-_ELSE = lazy(r"\{[{%][-~+]?\s*else\s*[-~+]?[}%]\}")
-_SERVER = lazy(r"launch_server|sglang[\"',\s]+serve\b")
-_GAP = lazy(r"[\"' \n]*")
-_INK = lazy(r"[^\n\\]|\\(?!\n)")
-"""Pattern of a character that a part that is not rendered loses; its lines remain continued."""
 _WHY = "a template fills it in"
 _OF_VALUES = "the value in the chart's values.yaml"
 _BRANCH = "it depends on a branch of the template"
@@ -165,20 +144,59 @@ def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
     marks = sum(text.count(begin) for begin in ("{{", "{%", "{#"))
     if "sglang" not in text or marks > _MOST_MARKS or len(text) > _MOST:
         return Reading()
-    values = None
-    if "Values" in text:
-        from speclaunch.deployments.sources.helm_values import chart_values  # noqa: PLC0415  YAML
-
-        values = chart_values(FilePath(shown))
-    masked = _Masked(text, values)
+    read = _yaml if is_yaml else _script
+    chart = chart_of(FilePath(shown))
+    found = _rendered(Document(text, shown), chart, read) if chart is not None else None
+    if found is not None and found.invocations:
+        return _opened(found)
+    masked = _Masked(text)
     document = Document(masked.text, shown, lenient=True)
-    reading = _yaml(document) if is_yaml else None
-    if reading is None:
-        try:
-            reading = run(document.source())
-        except InputError:
-            return Reading()
-    return _opened(masked.reading(reading, document))
+    reading = read(document) or _script(document) or Reading()
+    return _opened(_with_marks(reading, document, masked.masks, masked.path))
+
+
+def _rendered(
+    template: Document, chart: FilePath, read: Callable[[Document], Reading | None]
+) -> Reading | None:
+    """Return the commands of a chart's template, with places in it; None if it is unreadable."""
+    from speclaunch.deployments.sources.helm_charts import rendered  # noqa: PLC0415  YAML
+
+    masks = Masks(_WHY)
+    rendering = rendered(template, chart, masks.mark)
+    document = Document(rendering.text if rendering else "", template.shown, lenient=True)
+    reading = read(document)
+    if rendering is None or reading is None:
+        return None
+    origin, has_values = rendering.origin, rendering.has_values
+
+    def moved(value: Any) -> Any:
+        match value:
+            case Place() if value.path == template.shown:
+                start, end = origin(document.at(value), value.length)
+                return template.place(start, end - start)
+            case Word():
+                at = document.at(value.place)
+                if value.evaluated and has_values(at, len(value.text)):
+                    value = replace(value, why=value.why or _OF_VALUES, defaults=())
+                return replace(value, place=moved(value.place), used_at=moved(value.used_at))
+            case Invocation() | Reading() | Comment() | Dropped() | Problem():
+                names = value.__struct_fields__
+                return replace(value, **{name: moved(getattr(value, name)) for name in names})
+            case tuple():
+                return tuple(map(moved, value))
+            case MappingProxyType():
+                return MappingProxyType({name: moved(held) for name, held in value.items()})
+        return value
+
+    result: Reading = moved(_with_marks(reading, document, masks, rendering.path))
+    return result
+
+
+def _script(document: Document) -> Reading | None:
+    try:
+        return run(document.source())
+    except InputError:
+        return None
 
 
 def _yaml(document: Document) -> Reading | None:
@@ -190,52 +208,27 @@ def _yaml(document: Document) -> Reading | None:
         return None
 
 
-class _Branch(Struct):
-    """Open branch of a template; `path` is that of its surroundings."""
-
-    path: Path
-    decided: bool | None = None
-    """True if one of its arms is rendered, False if none so far, None if unknown."""
-    is_dead: bool = False
-    has_arms: bool = False
-
-
 class _Masked:
-    """Template with its marks replaced, and without the branches that the values exclude."""
+    """Template with its marks replaced."""
 
-    def __init__(self, text: str, values: ChartValues | None) -> None:
-        self._masks = Masks(_WHY, values)
-        self._values = values
+    def __init__(self, text: str) -> None:
+        self.masks = Masks(_WHY)
         self._starts = [0]
         self._paths: list[Path] = [()]
         self._numbers = count()
-        self._open: list[_Branch] = []
-        self._dead: list[tuple[int, int]] = []
-        """Ranges that are not rendered."""
-        self._lists: list[tuple[int, list[str]]] = []
-        """Lists of the chart's values that marks on their own lines render."""
         self._continued = False
         """True if the last mark on its own line was inside a multi-line command."""
         text = text.replace("\r\n", "\n")
         self.text = _MARK.sub(lambda mark: self._covered(text, mark), text)
-        for start, end in self._dead:
-            dead = self.text[start:end]
-            if not _SERVER.search(dead):  # a server that is off by default is checked
-                self.text = f"{self.text[:start]}{_INK.sub(' ', dead)}{self.text[end:]}"
 
     def _covered(self, text: str, mark: re.Match[str]) -> str:
         alone = _is_alone(text, mark)
         if alone:
             self._continued = _is_continued(text, mark.start(), self._continued)
-        is_control = self._control(mark)
-        is_dead = any(branch.is_dead for branch in self._open)
-        if alone and not (is_control or is_dead) and self._values is not None:
-            items = self._values.listed(mark[0])
-            self._lists += [(mark.start(), items)] if items else []
-        if is_control or alone or "\n" in mark[0]:
+        if self._control(mark) or alone or "\n" in mark[0]:
             blank = re.sub(r"[^\n]", " ", mark[0])
             return f"{blank[:-1]}\\" if alone and self._continued else blank
-        return self._masks.mark(mark[0], max(len(mark[0]), SHORTEST))
+        return self.masks.mark(mark[0], max(len(mark[0]), SHORTEST))
 
     def _control(self, mark: re.Match[str]) -> bool:
         """Update the open branches. Return True for a control mark."""
@@ -243,77 +236,43 @@ class _Masked:
             return True
         found = _KEYWORD.match(mark[0])
         word = found["word"] if found is not None else ""
-        was_dead = any(branch.is_dead for branch in self._open)
+        path = self._paths[-1]
         if word.startswith("end"):
-            path = self._open.pop().path if self._open else ()
-        elif word in _MIDDLE and self._open:
-            path = self._enter(self._open[-1], mark[0])
-        elif word in _OPENING and len(self._open) < _DEEPEST:
-            self._open.append(_Branch(self._paths[-1]))
-            path = self._enter(self._open[-1], mark[0])
+            path = path[:-1]
+        elif word in _MIDDLE:
+            path = (*path[:-1], next(self._numbers))
+        elif word in _OPENING and len(path) < _DEEPEST:
+            path = (*path, next(self._numbers))
         else:
             return word == "/*" or mark[0].startswith("{%")
         self._starts.append(mark.end())
         self._paths.append(path)
-        is_dead = any(branch.is_dead for branch in self._open)
-        if is_dead and not was_dead:
-            self._dead.append((mark.end(), mark.end()))
-        elif was_dead and not is_dead:
-            self._dead[-1] = (self._dead[-1][0], mark.start())
         return True
 
-    def _enter(self, branch: _Branch, mark: str) -> Path:
-        """Return the path inside an arm of a branch, which the chart's values may decide."""
-        result = self._values.decided(mark) if self._values is not None else None
-        is_later, branch.has_arms = branch.has_arms, True
-        if branch.decided is True:  # an earlier arm is rendered
-            branch.is_dead = True
-        elif branch.decided is None and is_later:
-            branch.is_dead = result is False
-        else:
-            branch.decided = True if is_later and _ELSE.fullmatch(mark) else result
-            branch.is_dead = branch.decided is False
-        is_rendered = branch.decided is True and not branch.is_dead
-        return branch.path if is_rendered else (*branch.path, next(self._numbers))
+    def path(self, offset: int) -> Path:
+        return self._paths[bisect_right(self._starts, offset) - 1]
 
-    def reading(self, reading: Reading, document: Document) -> Reading:
-        """Return `reading` with the template's text.
 
-        A word inside a branch is marked as unknown if its command begins outside that branch.
-        """
+def _with_marks(
+    reading: Reading, document: Document, masks: Masks, path: Callable[[int], Path]
+) -> Reading:
+    """Return `reading` with the template's text.
 
-        def path_at(place: Place) -> Path:
-            offset = document.offset(place.line - 1, place.column - 1)
-            return self._paths[bisect_right(self._starts, offset) - 1]
+    A word inside a branch is marked as unknown if its command begins outside that branch. `path`
+    returns the branches around an offset of the document.
+    """
+    shown: list[Invocation] = []
+    for found in reading.invocations:
+        if found.kind is InvocationKind.CONFIG:  # its text would contain marks
+            continue
+        own = path(document.at(found.place))
 
-        shown: list[Invocation] = []
-        for found in reading.invocations:
-            if found.kind is InvocationKind.CONFIG:  # its text would contain marks
-                continue
-            own = path_at(found.place)
+        def unknown(word: Word, own: Path = own) -> str | None:
+            there = path(document.at(word.used_at or word.place))
+            return None if own[: len(there)] == there else _BRANCH
 
-            def unknown(word: Word, own: Path = own) -> str | None:
-                there = path_at(word.used_at or word.place)
-                return None if own[: len(there)] == there else _BRANCH
-
-            listed = replace(found, words=tuple(self._with_lists(found.words, document)))
-            shown += self._masks.reading(Reading((listed,)), unknown).invocations
-        return Reading(tuple(shown))
-
-    def _with_lists(self, words: Sequence[Word], document: Document) -> Iterator[Word]:
-        """Yield a command's tokens, and after them the items of the lists that follow them."""
-        for word in words:
-            yield word
-            start = document.offset(word.place.line - 1, word.place.column - 1) + len(word.text)
-            gap = _GAP.match(self.text, start)
-            end = gap.end() if gap is not None else start
-            first = bisect_left(self._lists, (start, []))
-            last = bisect_left(self._lists, (end + 1, []))
-            for at, items in self._lists[first:last]:
-                document.spend(len(items))
-                line = self.text.count("\n", 0, at) + 1
-                place = Place(word.place.path, line, at - self.text.rfind("\n", 0, at))
-                yield from (Word(item, place, why=_OF_VALUES) for item in items)
+        shown += masks.reading(Reading((found,)), unknown).invocations
+    return Reading(tuple(shown))
 
 
 def _is_continued(text: str, at: int, before: bool) -> bool:

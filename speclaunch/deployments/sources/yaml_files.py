@@ -205,6 +205,8 @@ def read_tasks(
     if "sglang" not in document.text and VLLM not in document.text:
         return reading.reading()
     for root in roots:
+        if isinstance(root, yaml.ScalarNode) and not root.style:  # a script, not YAML
+            continue
         seen: set[int] = set()
         waiting: list[tuple[yaml.Node, str, TaskContext]] = [(root, "", TaskContext())]
         while waiting:
