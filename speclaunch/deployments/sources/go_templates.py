@@ -171,7 +171,7 @@ class GoExpression:
             raise Undecided
         try:
             return function(*plain)
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, StopIteration) as error:
             raise Undecided from error
 
 
@@ -263,7 +263,7 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _whole(value: Any) -> int:
+def _integer(value: Any) -> int:
     if type(value) is not int:
         raise Undecided
     return value
@@ -312,7 +312,7 @@ def _evaluated(text: str, _: Any) -> str:
 
 _CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "nil": None}
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "add": lambda *numbers: sum(map(_whole, numbers)),
+    "add": lambda *numbers: sum(map(_integer, numbers)),
     "coalesce": lambda *values: next(filter(None, values), None),
     "contains": lambda part, text: part in shown(text),
     "default": lambda other, _=None: other,
@@ -328,8 +328,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "hasSuffix": lambda end, text: shown(text).endswith(end),
     "indent": lambda spaces, text: _indented(spaces, text)[1:],
     "index": lambda held, key: held.get(key) if isinstance(held, dict) else held[key],
-    "int": _whole,
-    "int64": _whole,
+    "int": _integer,
+    "int64": _integer,
     "join": lambda between, items: between.join(map(shown, items)),
     "kindIs": lambda kind, value: _kind(value) == kind,
     "le": lambda first, other: _number(first) <= _number(other),
@@ -337,7 +337,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "list": lambda *items: list(items),
     "lower": lambda text: text.lower(),
     "lt": lambda first, other: _number(first) < _number(other),
-    "mul": lambda *numbers: prod(map(_whole, numbers)),
+    "mul": lambda *numbers: prod(map(_integer, numbers)),
     "ne": lambda first, other: not _is_equal(first, other),
     "nindent": _indented,
     "not": lambda value: not value,
@@ -346,7 +346,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "replace": lambda old, new, text: text.replace(old, new),
     "required": _required,
     "squote": lambda value: "'" + _quoted(value)[1:-1] + "'",
-    "sub": lambda first, other: _whole(first) - _whole(other),
+    "sub": lambda first, other: _integer(first) - _integer(other),
     "ternary": lambda yes, no, value: yes if _kind(value) == "bool" and value else no,
     "toString": shown,
     "toYaml": _as_yaml,

@@ -159,6 +159,7 @@ HELPERS = """
         ('- --served-model-name\n- {{ (index .Values.nested 0).name | lower }}', "--served-model-name a"),
         ('- --served-model-name\n- {{ .Values.nowhere | default .Chart.Name }}', "--served-model-name c"),
         ('- --served-model-name\n- {{ .Values.mode | replace "f" "l" | trimSuffix "t" }}', "--served-model-name las"),
+        ('- --served-model-name\n- {{ printf "%s%s" "a" }}', "--served-model-name ?"),
         ('- --served-model-name\n- {{ tpl "{{ .Values.model }}" . }}', "--served-model-name ?"),
         ('{{- if hasPrefix "org/" .Values.model }}\n- --enable-metrics\n{{- end }}', "--enable-metrics"),
         ("{{/* - --tp */}}\n- --tp\n- 2", "--tp 2"),
