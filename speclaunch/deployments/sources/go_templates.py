@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import isfinite, prod
+from math import prod
 from typing import Any, NamedTuple
 
 from speclaunch.core import lazy
@@ -215,7 +215,7 @@ def shown(value: Any) -> str:
     """Return a text, number or truth value as Helm prints it. Raise Undecided for others."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int | float) and isfinite(value) and abs(value) < _MOST_NUMBER:
+    if isinstance(value, int | float) and abs(value) < _MOST_NUMBER:
         return str(int(value) if value == int(value) else value)
     if isinstance(value, str):
         return value
@@ -260,7 +260,8 @@ def _kind(value: Any) -> str:
 def _number(value: Any) -> float:
     if type(value) not in (int, float):
         raise Undecided
-    return float(value)
+    number: float = value
+    return number
 
 
 def _integer(value: Any) -> int:

@@ -160,6 +160,8 @@ HELPERS = """
         ('- --served-model-name\n- {{ .Values.nowhere | default .Chart.Name }}', "--served-model-name c"),
         ('- --served-model-name\n- {{ .Values.mode | replace "f" "l" | trimSuffix "t" }}', "--served-model-name las"),
         ('- --served-model-name\n- {{ printf "%s%s" "a" }}', "--served-model-name ?"),
+        (f"- --tp\n- {{{{ {10**400} }}}}", "--tp ?"),
+        (f"{{{{ if gt {10**400} 1 }}}}\n- --tp\n- 2\n{{{{ end }}}}", "--tp 2"),
         ('- --served-model-name\n- {{ tpl "{{ .Values.model }}" . }}', "--served-model-name ?"),
         ('{{- if hasPrefix "org/" .Values.model }}\n- --enable-metrics\n{{- end }}', "--enable-metrics"),
         ("{{/* - --tp */}}\n- --tp\n- 2", "--tp 2"),
