@@ -59,11 +59,13 @@ from speclaunch.deployments.sources.shell_syntax import (
     pipeline,
 )
 from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, WordPiece, joined
-from speclaunch.deployments.sources.wrappers import Wrapping
+from speclaunch.deployments.sources.wrappers import Wrapping, read_wrappers
 
 _MAX_CALLS = 12
 _ARGUMENTS = lazy(r"\$\{?[#@*1-9]|\bgetopts\b|\bfor\s+\w+\s*\Z")
 _COMMAND = lazy(r"\$\(|`")
+_STEP = ("-N", "-n", "--nodes", "--ntasks")
+"""Options of `srun` that change the variables of its step."""
 _VARIABLE = lazy(r"\$\{?(\w+)")
 _NOT_EVALUATED = "the condition was not evaluated; the command is read as if the condition held"
 
@@ -87,6 +89,8 @@ class ScriptReader(ReadingBuilder):
         self._called: set[str] = set()
         self._returned: set[int] = set()
         """Depths of calls whose function may have returned."""
+        self._containers: dict[str, str] = {}
+        """Images of the started containers by name."""
         self._loops = 0
         self._is_uncalled = False
         self._arguments: list[set[int]] = []  # start offsets of each function call's arguments
@@ -353,6 +357,7 @@ class ScriptReader(ReadingBuilder):
         pipeline: SourceSpan | None,
     ) -> None:
         found = look(fields)
+        found.wrapping.image = self._image(fields, found.wrapping.image)
         if found.is_diffusion:
             self._slime.clear()  # the arrays are options of the diffusion server
         rest = (*self.context.dropped, *found.wrapping.dropped, *self._conditions)
@@ -371,7 +376,7 @@ class ScriptReader(ReadingBuilder):
                     program=(*self.context.program, *invocation.program),
                     dropped=(*rest, *invocation.dropped, *leftovers(node, pipeline)),
                     name=invocation.name or self.context.name,
-                    image=invocation.image or self.context.image,
+                    image=found.wrapping.image or self.context.image,
                     directory=directory(self.scope),
                 ),
                 [replace(node.span, end=max(node.span.end, node.end_at))],
@@ -390,6 +395,14 @@ class ScriptReader(ReadingBuilder):
             env = environment(self.scope, assigned, Wrapping(), self.context) if is_run else {}
             scope = self._child_scope(FoundCommand(), assigned) if is_run else ShellScope()
             self._read_inside(source, scope, CommandContext((), (*rest, dropped), base=env))
+
+    def _image(self, fields: Sequence[Field], image: str | None) -> str | None:
+        """Return the image of a container; of `docker exec NAME`, that of its `docker run`."""
+        if any(field.text.startswith("--name") for field in fields):
+            started = read_wrappers(fields)
+            if started.name and started.image and "$" not in started.image:
+                self._containers[started.name] = started.image
+        return self._containers.get(image or "", image)
 
     def _script(
         self, found: FoundCommand, assigned: Mapping[str, Value], rest: Iterable[Dropped]
@@ -416,7 +429,10 @@ class ScriptReader(ReadingBuilder):
         known: dict[str, Value] = {}
         everything = found.before and found.before[0].text == "eval"
         if not wrapping.isolated:
-            known = {n: v for n, v in self.scope.variables.items() if v.exported or everything}
+            is_step = any(field.text.startswith(_STEP) for field in found.before)
+            job = () if is_step else "SLURM_"
+            held = self.scope.variables.items()
+            known = {n: v for n, v in held if v.exported or everything or n.startswith(job)}
             known |= {name: replace(value, exported=True) for name, value in assigned.items()}
             if (current := self.scope.get(DIRECTORY)) is not None:
                 known[DIRECTORY] = current

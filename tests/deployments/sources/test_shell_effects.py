@@ -108,3 +108,25 @@ def test_the_variable_before_a_function_and_a_command_of_several_words() -> None
         f"f() {{ case $1 in a) {SERVER} --a;; b) {SERVER} --b;; esac; }}\nf b\n", "x.sh"
     )
     assert [word.text for one in calls.invocations for word in one.words] == ["--b"]
+
+
+def test_the_variables_of_a_batch_job() -> None:
+    head = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --gres=gpu:h100:8 --ntasks=4\n"
+    script = f"{SERVER} --a $SLURM_NNODES --b ${{SLURM_NTASKS:-1}} --c $((SLURM_GPUS_ON_NODE*2))"
+    words = shell(f"{head}{script} --d $SLURM_NODEID\n").words
+    assert [word.text for word in words if word.evaluated][1::2] == ["2", "4", "16"]
+    assert "-N" not in (words[1].why or "")
+    assert "`--nodes` of this script" in (words[1].why or "")
+    step = f"bash -c '{SERVER} --a $SLURM_NNODES'\n"
+    assert shell(f"{head}srun {step}").words[1].text == "2"
+    assert not shell(f"{head}srun -N1 {step}").words[1].evaluated
+    ranged = head.replace("-N 2", "-N 1-4")
+    assert not shell(f"{ranged}{SERVER} --a $SLURM_NNODES\n").words[1].evaluated
+
+
+def test_the_image_of_a_container_that_runs() -> None:
+    start = "docker run -d --name sgl -v a:b lmsysorg/sglang:v0.5.5 sleep 9\n"
+    for command in (f"docker exec sgl {SERVER}", f"docker exec -it sgl bash -c '{SERVER}'"):
+        assert shell(f"{start}{command}\n").image == "lmsysorg/sglang:v0.5.5", command
+    assert shell(f"docker exec other {SERVER}\n").image == "other"
+    assert shell(f"apptainer exec --nv -B /a /b/sglang.sif {SERVER}\n").image == "/b/sglang.sif"
