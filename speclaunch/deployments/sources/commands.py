@@ -301,7 +301,7 @@ def distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
     seen: set[tuple[object, ...]] = set()
     for found in invocations:
         env = tuple((name, word.text) for name, word in found.env.items())
-        key = (found.place, tuple(word.text for word in found.words), env)
+        key = (found.place, tuple((word.text, word.condition) for word in found.words), env)
         if key not in seen:
             seen.add(key)
             yield found
@@ -361,10 +361,14 @@ def stops(nodes: Sequence[Node], functions: Mapping[str, Function]) -> bool:
 
 
 def returns(nodes: Sequence[Node]) -> bool:
-    """True if the last of `nodes` leaves a function without an error."""
-    last = nodes[-1] if nodes else None
-    words = [word.plain for word in last.words] if isinstance(last, Simple) else []
-    return words in (["return"], ["return", "0"])
+    """True if one of `nodes` may leave a function without an error."""
+    leaving = (["return"], ["return", "0"])
+    return any(
+        node.kind != "subshell" and any(returns(branch.body) for branch in node.branches)
+        if isinstance(node, Compound)
+        else isinstance(node, Simple) and [word.plain for word in node.words[:3]] in leaving
+        for node in nodes
+    )
 
 
 def here_script(

@@ -195,10 +195,8 @@ class ScriptReader(ReadingBuilder):
         """True if a command may leave the current function without an error."""
         if not self._calls or len(self._calls) in self._returned:
             return False
-        if isinstance(node, Compound):
-            is_choice = node.kind in ("if", "case")
-            return is_choice and any(returns(branch.body) for branch in node.branches)
-        return before is not None and before.end == "&&" and returns((node,))
+        is_error = before is not None and before.end == "||" and node.span.text == "return"
+        return not is_error and returns((node,))
 
     def _maybe(self, nodes: Sequence[Node], test: Node) -> None:
         """Read commands that run only if the function did not return before."""

@@ -21,6 +21,9 @@ UNKNOWN = [
     "N=010\nTP=$((N+1))",
     "TP=2\nf() { [ -d /x ] && return; TP=4; }\nf",
     "TP=2\nf() { if [ -d /x ]; then return 0; fi; TP=4; }\nf",
+    "TP=2\nf() { [ -d /x ] || return 0; TP=4; }\nf",
+    "TP=2\nf() { if a; then if b; then return; fi; fi; TP=4; }\nf",
+    "TP=2\nf() { for x in a b; do [ $x = b ] && return 0; done; TP=4; }\nf",
     "[ -d /x ] && D=/x/4\nTP=${D##*/}",
     "A=()\n[ -d /x ] && A+=(y)\nTP=${#A[@]}",
     "X=$(false) && TP=4 || TP=8",
@@ -130,3 +133,9 @@ def test_the_image_of_a_container_that_runs() -> None:
         assert shell(f"{start}{command}\n").image == "lmsysorg/sglang:v0.5.5", command
     assert shell(f"docker exec other {SERVER}\n").image == "other"
     assert shell(f"apptainer exec --nv -B /a /b/sglang.sif {SERVER}\n").image == "/b/sglang.sif"
+
+
+def test_calls_whose_arguments_differ_by_a_condition() -> None:
+    script = f'f() {{ local b=; [ "$1" = x ] && b=--b; {SERVER} --a $b; }}\nf x\nf y\n'
+    first, second = read_shell(script, "x.sh").invocations
+    assert (first.words[1].condition, second.words[1].condition is None) == (None, False)
