@@ -80,7 +80,8 @@ def look(words: Sequence[Field]) -> FoundCommand:
     if not words or base(words[0].text) in SILENT:
         return found
     words = _with_entrypoint(words)
-    program = find_program(words)
+    is_text = len(words) > 2 and words[0].text == "eval"
+    program = None if is_text else find_program(words)
     if program is not None:
         texts = [word.text for word in words[program.arguments :]]
         is_diffusion = program.kind is InvocationKind.SERVE and any(map(DIFFUSION.fullmatch, texts))
@@ -113,7 +114,7 @@ def look(words: Sequence[Field]) -> FoundCommand:
         return trained
     for index, word in enumerate(words):
         text = "".join(piece.text for piece in word.pieces)
-        if READ.search(text) and any(char in text for char in " \t\n"):
+        if is_text or (READ.search(text) and any(char in text for char in " \t\n")):
             return _script(words, index, found)
     started = find_router(words)
     if started is not None:
@@ -300,7 +301,7 @@ def distinct(invocations: Iterable[Invocation]) -> Iterable[Invocation]:
     seen: set[tuple[object, ...]] = set()
     for found in invocations:
         env = tuple((name, word.text) for name, word in found.env.items())
-        key = (found.place, tuple(word.text for word in found.words), env)
+        key = (found.place, tuple((word.text, word.condition) for word in found.words), env)
         if key not in seen:
             seen.add(key)
             yield found
@@ -357,6 +358,17 @@ def stops(nodes: Sequence[Node], functions: Mapping[str, Function]) -> bool:
         else:
             nodes = functions[name].body
     return False
+
+
+def returns(nodes: Sequence[Node]) -> bool:
+    """True if one of `nodes` may leave a function without an error."""
+    leaving = (["return"], ["return", "0"])
+    return any(
+        node.kind != "subshell" and any(returns(branch.body) for branch in node.branches)
+        if isinstance(node, Compound)
+        else isinstance(node, Simple) and [word.plain for word in node.words[:3]] in leaving
+        for node in nodes
+    )
 
 
 def here_script(

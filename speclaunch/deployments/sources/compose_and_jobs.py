@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from speclaunch.core import Place, lazy
 from speclaunch.deployments.sources import nodes, pods
 from speclaunch.deployments.sources.containers import ServiceSite, image_in, image_of, listed
+from speclaunch.deployments.sources.fields import Value
 from speclaunch.deployments.sources.interface import Invocation, Reading, Word
 from speclaunch.deployments.sources.nodes import Entries
 from speclaunch.deployments.sources.server_groups import (
@@ -27,7 +28,7 @@ from speclaunch.deployments.sources.server_groups import (
     text_of,
     with_server_context,
 )
-from speclaunch.deployments.sources.source_text import Document
+from speclaunch.deployments.sources.source_text import Document, SourceSpan, WordPiece
 from speclaunch.engine import Pod, Setting, Volume
 
 _GPU = "nvidia.com/gpu"
@@ -225,6 +226,14 @@ _SHORT = {"-N": "--nodes", "-n": "--ntasks", "-J": "--job-name", "-G": "--gpus",
 _GRES = lazy(r"gpu(?::[^:,\s]+)?:(\d+)")
 _COUNT = lazy(r"(?:[a-z][\w-]*:)?(\d+)\Z", 2)
 _NNODES = "--nnodes"
+_JOB_VARIABLES = (
+    ("SLURM_NNODES", "--nodes"),
+    ("SLURM_JOB_NUM_NODES", "--nodes"),
+    ("SLURM_NTASKS", "--ntasks"),
+    ("SLURM_NTASKS_PER_NODE", "--ntasks-per-node"),
+    ("SLURM_GPUS_ON_NODE", "--gres"),
+    ("SLURM_GPUS_ON_NODE", "--gpus-per-node"),
+)
 
 
 def may_form_deployment(reading: Reading, text: str) -> bool:
@@ -290,6 +299,21 @@ def directives(document: Document) -> dict[str, Setting]:
                     place = document.place(begin, len(value))
                 found[name] = Setting(True if value is None else value.strip("\"'"), place)
         at += len(line) + 1
+    return found
+
+
+def job_variables(document: Document) -> dict[str, Value]:
+    """Return Slurm's variables that the options of a batch job determine."""
+    job, source = directives(document), document.source()
+    found: dict[str, Value] = {}
+    for name, option in _JOB_VARIABLES:
+        setting = job.get(option)
+        count = (_GRES if option == "--gres" else _COUNT).match(str(setting and setting.value))
+        if setting is not None and count is not None:
+            at = document.at(setting.place)
+            note = f"`{option}` of this script, unless sbatch gets another"
+            piece = WordPiece(count[1], source, at + count.start(1), note=note)
+            found[name] = Value(SourceSpan(source, at, at + len(count[0])), (piece,))
     return found
 
 

@@ -24,8 +24,9 @@ from speclaunch.deployments.sources.commands import CommandContext, environment,
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import SERVER, Reading, ReadingBuilder
-from speclaunch.deployments.sources.interpret import assign, run
+from speclaunch.deployments.sources.interpret import run
 from speclaunch.deployments.sources.parser import parse
+from speclaunch.deployments.sources.shell_builtins import assign
 from speclaunch.deployments.sources.shell_syntax import Simple
 from speclaunch.deployments.sources.source_text import (
     Document,

@@ -6,14 +6,18 @@ unquoted text. An unknown part (an unset variable, a command) is unchanged.
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from operator import itemgetter
 
 from msgspec.structs import replace
 
+from speclaunch.core import lazy
 from speclaunch.deployments.sources import expansions
 from speclaunch.deployments.sources.expansions import (
+    INTEGER,
     MAX_TEXT,
     MAX_WORDS,
     Result,
@@ -28,13 +32,16 @@ from speclaunch.deployments.sources.fields import (
     from_argument,
     is_any_number,
     marked,
+    present,
     starts_home,
     with_pattern,
 )
-from speclaunch.deployments.sources.parser import quoted_text
+from speclaunch.deployments.sources.parser import parse, quoted_text
 from speclaunch.deployments.sources.shell_syntax import (
     Arithmetic,
+    Compound,
     Literal,
+    Node,
     OpaquePart,
     Parameter,
     Part,
@@ -45,6 +52,13 @@ from speclaunch.deployments.sources.shell_syntax import (
 )
 from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, WordPiece
 
+_NEGATED = lazy(r"(?:\A|[\s;&|(])!\s+\Z")
+_RELATION = lazy(r"(==|!=|<=|>=|<|>)")
+_RELATIONS = {"==": "-eq", "!=": "-ne", "<=": "-le", ">=": "-ge", "<": "-lt", ">": "-gt"}
+_MAGIC = lazy(r"[*?[]")
+_ORDERS: dict[str, Callable[[int, int], bool]] = {
+    f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
 _HOME = "`~` is the home directory of the user who runs it"
 
 
@@ -54,6 +68,7 @@ class Expander:
     def __init__(self, document: Document, scope: ShellScope) -> None:
         self.document = document
         self.scope = scope
+        self.assumption: str | None = None
 
     def words(self, words: Sequence[ShellWord]) -> list[Field]:
         fields: list[Field] = []
@@ -148,9 +163,9 @@ class Expander:
         value = self.scope.get(name)
         if value is None:
             return ""
-        if value.pieces is None or any(p.unknown for p in value.pieces):
+        if value.pieces is None or not self.assume(value.pieces):
             return None
-        return "".join(piece.text for piece in value.pieces) or None
+        return "".join(piece.text for piece in present(value.pieces)) or None
 
     def _substitution(self, part: Substitution, source: SourceText) -> Result:  # noqa: PLR0911
         inner = part.source or source
@@ -169,7 +184,7 @@ class Expander:
         if any(redirect.operator != ">" for redirect in command.redirects):
             return self.unknown(part, source, why)
         arguments = self.words(command.words)
-        if any(field.unknown for field in arguments) or not arguments:
+        if not arguments or not all(self.assume(field.pieces) for field in arguments):
             return self.unknown(part, source, why)
         text = expansions.output_of([field.text for field in arguments], MAX_WORDS)
         if text is None or inner is None:
@@ -190,6 +205,10 @@ class Expander:
     def _parameter(self, part: Parameter, source: SourceText) -> Result:  # noqa: PLR0911
         if part.name in ("@", "*") or part.name.isdigit():
             return self._positional(part, source)
+        if part.name == "#" and not (part.prefix or part.operator or source.outer):
+            arguments = self.scope.positional
+            if arguments is not None and not any(field.unknown for field in arguments):
+                return (self._derived(str(len(arguments)), part, source),)
         if part.name in "#?$!-":
             return self.unknown(part, source, f"`${part.name}` is known only at run time")
         if part.name in self.scope.passed:
@@ -238,11 +257,27 @@ class Expander:
         self, items: Sequence[Field], part: Part, source: SourceText
     ) -> tuple[WordPiece, ...]:
         pieces: list[WordPiece] = []
+        separators = self._separators()
         for number, item in enumerate(items):
-            if number:
-                pieces.append(self._derived(" ", part, source))
+            if number and separators:
+                pieces.append(self._derived(separators[0], part, source))
             pieces.extend(item.pieces)
         return tuple(pieces)
+
+    def _separators(self) -> str:
+        """Return the characters of `IFS`."""
+        value = self.scope.get("IFS")
+        texts = value.texts() if value is not None else None
+        return texts[0] if texts is not None else " \t\n"
+
+    def _separable(
+        self, pieces: tuple[WordPiece, ...], part: Part, source: SourceText
+    ) -> tuple[WordPiece, ...]:
+        """Return the text of an unquoted expansion; unknown if `IFS` splits it in another way."""
+        other = set(self._separators()) ^ set(" \t\n")
+        if other.isdisjoint("".join(piece.text for piece in pieces if not piece.unknown)):
+            return pieces
+        return self.unknown(part, source, "`IFS` splits it", inside=True)
 
     def _index(self, text: str) -> int | None:
         text = text.removeprefix("$")
@@ -284,6 +319,103 @@ class Expander:
             return expansions.expand_parameter(self, part, source, None)
         return ()
 
+    # -- conditions ---------------------------------------------------------------------
+
+    def assume(self, pieces: Sequence[WordPiece]) -> bool:
+        """Return True for known pieces; store their first note as the condition's assumption."""
+        notes = (piece.note or piece.condition for piece in pieces)
+        self.assumption = self.assumption or next(filter(None, notes), None)
+        return not any(piece.unknown or piece.condition for piece in present(pieces))
+
+    def holds(self, nodes: Sequence[Node], *, pattern: bool = False) -> bool | None:
+        """Return the result of a list of tests, which `assumption` may explain; None if unknown.
+
+        `pattern`: the list is the content of `[[ … ]]`.
+        """
+        result: bool | None = None
+        for index, node in enumerate(nodes):
+            if index and nodes[index - 1].end == ("||" if result else "&&"):
+                continue
+            if isinstance(node, Compound) and node.kind in ("subshell", "group"):
+                result = self.holds(node.branches[0].body, pattern=pattern)
+            else:
+                result = self._test(node, pattern=pattern) if isinstance(node, Simple) else None
+            before = node.span.source.text[max(node.span.start - 20, 0) : node.span.start]
+            if result is not None and _NEGATED.search(before):
+                result = not result
+            if result is None or node.end in ("|", "|&", "&"):
+                return None
+        return result
+
+    def _test(self, node: Simple, *, pattern: bool) -> bool | None:
+        source, start = node.span.source, node.span.start
+        result: bool | None = None
+        is_quiet = not pattern and all(redirect.operator == ">" for redirect in node.redirects)
+        if node.assignments or source.outer or (node.redirects and not is_quiet):
+            return None
+        if node.words:
+            result = self._compared(node.words, pattern=pattern)
+        elif source.text.startswith("[[", start):
+            result = self.holds(
+                parse(source.part(start + 2, node.span.end - 2)).nodes, pattern=True
+            )
+        elif source.text.startswith("((", start):
+            result = self._computed(source.text[start + 2 : node.span.end - 2])
+        return result
+
+    def _compared(self, words: Sequence[ShellWord], *, pattern: bool) -> bool | None:
+        if pattern:
+            fields = [self.text(word) for word in words]
+        else:
+            fields = [field.pieces for field in self.words(words)]
+        texts = ["".join(piece.text for piece in present(pieces)) for pieces in fields]
+        if texts[:1] == ["getopts"] and self.scope.positional == ():
+            return False
+        if not all(map(self.assume, fields)):
+            return None
+        if not pattern and texts[:1] in (["["], ["test"]):
+            texts = texts[1:-1] if texts[0] == "[" else texts[1:]
+        elif not pattern:
+            return {"true": True, ":": True, "false": False}.get(" ".join(texts))
+        if texts[:1] == ["!"] and len(texts) > 1:
+            result = _comparison(texts[1:])
+            return result if result is None else not result
+        if pattern and texts[1:2] in (["="], ["=="], ["!="]) and len(texts) == 3:
+            right = self._pattern(words[2])
+            return None if right is None else fnmatchcase(texts[0], right) == (texts[1] != "!=")
+        return _comparison(texts)
+
+    def _computed(self, text: str) -> bool | None:
+        left, operator, right = [*_RELATION.split(text, maxsplit=1), "!=", "0"][:3]
+        numbers = [expansions.arithmetic(side, self._number) for side in (left, right)]
+        if None in numbers or expansions.set_by(text):
+            return None
+        return _comparison([str(numbers[0]), _RELATIONS[operator], str(numbers[1])])
+
+    def matches(self, subject: ShellWord, label: SourceSpan) -> bool | None:
+        """Return True if a label of a `case`, such as `a|b)`, matches; None if unknown."""
+        pieces = self.text(subject)
+        text = "".join(piece.text for piece in present(pieces))
+        start = label.start + label.text.startswith("(")
+        nodes = parse(label.source.part(start, label.end - 1)).nodes
+        words = [word for node in nodes if isinstance(node, Simple) for word in node.words]
+        patterns = [self._pattern(word) for word in words]
+        if not self.assume(pieces) or None in patterns or not 0 < len(words) == len(nodes):
+            return None
+        return any(fnmatchcase(text, pattern) for pattern in patterns if pattern is not None)
+
+    def _pattern(self, word: ShellWord) -> str | None:
+        found = ""
+        for part in word.parts:
+            pieces = self.part(part, word.source)
+            if isinstance(pieces, list) or not self.assume(pieces):
+                return None
+            text = "".join(piece.text for piece in present(pieces))
+            if not part.quoted and ("[" in text or "(" in text):
+                return None
+            found += _MAGIC.sub(r"[\g<0>]", text) if part.quoted else text
+        return found
+
     def resplit(self, value: Value) -> list[Field]:
         """Return the words that a value expands to if it is used unquoted."""
         builder = FieldBuilder()
@@ -302,7 +434,7 @@ class Expander:
             elif quoted or isinstance(part, Literal):
                 builder.add(result, quoted=quoted)
             else:
-                builder.split(result)
+                builder.split(self._separable(result, part, word.source))
         alone = len(parts) == 1 or (
             len(parts) == 2 and isinstance(parts[0], Literal) and not parts[0].text
         )
@@ -328,6 +460,23 @@ class Expander:
             if length == sum(len(piece.text) for piece in field.pieces):
                 return Field(field.pieces, owner, word.span)
         return Field(field.pieces, field.span, word.span)
+
+
+def _comparison(words: Sequence[str]) -> bool | None:
+    """Return the result of `[ words ]` for a comparison of texts or integers; None for others."""
+    match words:
+        case [text]:
+            return bool(text)
+        case ["-n" | "-z" as operator, text]:
+            return bool(text) == (operator == "-n")
+        case [left, "=" | "==" | "!=" as operator, right]:
+            return (left == right) == (operator != "!=")
+        case [left, operator, right] if operator in _ORDERS and (
+            INTEGER.match(left) and INTEGER.match(right)
+        ):
+            return _ORDERS[operator](int(left), int(right))
+        case _:
+            return None
 
 
 def _of_outer_script(part: Parameter, source: SourceText) -> WordPiece | None:

@@ -7,16 +7,15 @@ Supported: ``${NAME:-word}``, ``${NAME##*/}`` and the other operators; ``$(( …
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from msgspec.structs import replace
 
 from speclaunch.core import lazy
-from speclaunch.deployments.sources.fields import Field, ShellScope, Value
+from speclaunch.deployments.sources.fields import Field, ShellScope, Value, present
 from speclaunch.deployments.sources.shell_syntax import (
     Literal,
-    Node,
     OpaquePart,
     Parameter,
     Part,
@@ -91,7 +90,10 @@ def expand_parameter(  # noqa: PLR0911
     if changed is None or len(changed) > MAX_TEXT:
         return expander.unknown(part, source, why)
     expander.document.spend(1 + (len(text) + len(changed)) // 100)
-    return (WordPiece(changed, source, part.start, exact=False),)
+    note = next((piece.note for piece in chosen if piece.note), None)
+    condition = next((piece.condition for piece in chosen if piece.condition), None)
+    piece = WordPiece(changed, source, part.start, exact=False, note=note, condition=condition)
+    return (piece,)
 
 
 def default_value(
@@ -136,7 +138,7 @@ def _conditional(
         return () if empty or part.operand is None else expander.text(part.operand)
     if not empty and value is not None:
         return expander.chosen(part, source, value)
-    if sign == "?":
+    if sign == "?" or (value is None and part.name in _SET_BY_BASH):
         return expander.unset(part, source)
     pieces = default_value(expander, part, source)
     if value is not None:  # set in the file, to nothing or to a variable that is empty by default
@@ -187,10 +189,14 @@ def _length(
         return expander.unset(part, source)
     chosen = expander.chosen(part, source, value)
     if isinstance(chosen, list):
-        return (WordPiece(str(len(chosen)), source, part.start, exact=False),)
-    if any(piece.unknown for piece in chosen):
+        fields = [field for field in chosen if present(field.pieces) or not field.pieces]
+        size = len(fields)
+        known = not any(piece.condition for field in fields for piece in field.pieces)
+    else:
+        size = sum(len(piece.text) for piece in present(chosen))
+        known = not any(piece.unknown or piece.condition for piece in present(chosen))
+    if not known:
         return expander.unknown(part, source, f"the length of `{part.name}` is unknown")
-    size = sum(len(piece.text) for piece in chosen)
     return (WordPiece(str(size), source, part.start, exact=False),)
 
 
@@ -260,11 +266,24 @@ _TOKEN = lazy(
     r"|\$?\{?([A-Za-z_]\w*)\}?|([-+*/%()]))"
 )
 _MAX_TOKENS = 200
-_COMPARISON = lazy(
-    r"""\[\[?\s+"?\$\{?(\w+)\}?"?\s+(==?|!=)\s+(["']?)([\w./-]+)\3\s+\]\]?""", re.ASCII
+INTEGER = lazy(r"[+-]?[0-9]{1,18}\Z")
+_SET_BY_BASH = frozenset(
+    [
+        "BASHPID",
+        "EUID",
+        "HOME",
+        "HOSTNAME",
+        "HOSTTYPE",
+        "LINENO",
+        "OLDPWD",
+        "OSTYPE",
+        "PPID",
+        "PWD",
+        "RANDOM",
+        "SECONDS",
+        "UID",
+    ]
 )
-"""Pattern of a comparison of a variable with a word: `[ "$kind" = "sglang" ]`."""
-_INTEGER = lazy(r"[+-]?[0-9]{1,18}\Z")
 _PROGRAM = lazy(r"\w[\w.+-]*\Z")
 _SET = lazy(
     r"(?<!\w)([A-Za-z_]\w*)(?:\[[^][]*\])?\s*(?:(?:[-+*/%&^|]|<<|>>)?=(?!=)|\+\+|--)"
@@ -294,8 +313,8 @@ def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:
             known = lookup(name)
             if known == "":
                 known = match[3]
-            if known is None or not _INTEGER.match(known):
-                return None
+            if known is None or not INTEGER.match(known) or known.lstrip("+-")[:-1][:1] == "0":
+                return None  # also octal numbers
             tokens.append(str(int(known)))
         elif match[1]:
             if len(match[1]) > 1 and match[1][0] == "0" and match[1][1] not in "xX":  # octal
@@ -364,7 +383,7 @@ def output_of(words: Sequence[str], most: int) -> str | None:
 
 def _seq(arguments: list[str], most: int) -> str | None:
     separator = "\n"
-    while arguments and arguments[0].startswith("-") and not _INTEGER.match(arguments[0]):
+    while arguments and arguments[0].startswith("-") and not INTEGER.match(arguments[0]):
         option = arguments.pop(0)
         if option in ("-s", "--separator") and arguments:
             separator = arguments.pop(0)
@@ -374,7 +393,7 @@ def _seq(arguments: list[str], most: int) -> str | None:
             separator = option.partition("=")[2]
         else:
             return None
-    if not 1 <= len(arguments) <= 3 or not all(_INTEGER.match(text) for text in arguments):
+    if not 1 <= len(arguments) <= 3 or not all(INTEGER.match(text) for text in arguments):
         return None
     numbers = [int(text) for text in arguments]
     first = numbers[0] if len(numbers) > 1 else 1
@@ -385,33 +404,6 @@ def _seq(arguments: list[str], most: int) -> str | None:
     if (numbers[-1] - first) // step >= most:
         return None
     return separator.join(str(value) for value in values)
-
-
-def is_false_comparison(
-    condition: Sequence[Node], scope: ShellScope, arguments: Sequence[Set[int]]
-) -> bool:
-    """True if a condition compares an argument of the current function and is false.
-
-    `arguments` contains the start offsets of each call's arguments. The result is False for a
-    condition on any other value.
-    """
-    found = _COMPARISON.fullmatch(condition[0].span.text.strip()) if len(condition) == 1 else None
-    if found is None or not arguments:
-        return False
-    positional = scope.positional or ()
-    pieces: Sequence[WordPiece] | None = None
-    if not found[1].isdigit():
-        value = scope.get(found[1])
-        pieces = value.pieces if value is not None else None
-    elif 0 < int(found[1]) <= len(positional):
-        pieces = positional[int(found[1]) - 1].pieces
-    if not pieces or any(
-        piece.offset(0) not in arguments[-1] or piece.unknown or piece.condition or piece.note
-        for piece in pieces
-    ):
-        return False
-    is_equal = "".join(piece.text for piece in pieces) == found[4]
-    return is_equal == (found[2] == "!=")
 
 
 # -- braces

@@ -6,7 +6,7 @@ merges the variables of branches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from speclaunch.core import Place, lazy
 from speclaunch.deployments.sources.interface import (
     ANOTHER_WAY,
     DIFFERS,
+    NOT_BY_DEFAULT,
     OTHERS_INSTEAD,
     SERVER,
     Default,
@@ -337,9 +338,16 @@ class Value(Struct, frozen=True):
     def under(self, condition: str, after: int = 0) -> Value:
         """Return the value with a condition on all but its first `after` elements or characters."""
 
-        def put(piece: WordPiece) -> WordPiece:
-            return replace(piece, condition=piece.condition or condition)
+        return self.each(
+            lambda piece: replace(piece, condition=piece.condition or condition), after
+        )
 
+    def noted(self, note: str) -> Value:
+        """Return the value with an assumption."""
+        return self.each(lambda piece: replace(piece, note=piece.note or note))
+
+    def each(self, put: Callable[[WordPiece], WordPiece], after: int = 0) -> Value:
+        """Return the value with `put` applied to all but its first elements or characters."""
         if self.items is not None:
             rest = tuple(
                 replace(item, pieces=tuple(map(put, item.pieces))) for item in self.items[after:]
@@ -435,11 +443,20 @@ class ShellScope(Struct):
             self.set(name, replace(value, pieces=None, why=_NOT_EMPTY))
         return empty
 
-    def merge(self, alternatives: list[Changes], condition: str, *, complete: bool) -> None:
+    def merge(
+        self,
+        alternatives: list[Changes],
+        condition: str,
+        *,
+        complete: bool,
+        taken: int | None = None,
+        note: str | None = None,
+    ) -> None:
         """Merge the variables of an `if`'s branches.
 
         A value of only one branch, a value that extends all others, and the first of several
         arrays get `condition`. Others become unknown. `complete`: true if a branch always runs.
+        `taken`: the branch that runs (the number of branches: none), under the assumption `note`.
         """
         names = dict.fromkeys(name for changes in alternatives for name in changes)
         for name in names:
@@ -447,7 +464,9 @@ class ShellScope(Struct):
             values = [changes.get(name, before) for changes in alternatives]
             if not complete:
                 values.append(before)
-            self.set(name, _either(values, condition))
+            merged = _either(values, condition)
+            chosen = values[taken] if taken is not None else None
+            self.set(name, merged if chosen is None else _decided(chosen, merged, note))
 
 
 def is_any_number(field: Field) -> bool:
@@ -499,6 +518,28 @@ def _either(values: list[Value | None], condition: str) -> Value | None:
     why = next((value.why for value in known if value.why), None)
     why = why or f"its value depends on a condition{shown}"
     return Value(known[0].span, exported=exported, why=why)
+
+
+def present(pieces: Sequence[WordPiece]) -> tuple[WordPiece, ...]:
+    """Return the pieces without those of branches that do not run."""
+    return tuple(p for p in pieces if not (p.condition or "").endswith(NOT_BY_DEFAULT))
+
+
+def _decided(chosen: Value, merged: Value | None, note: str | None) -> Value:
+    """Return the value of the branch that runs, or `merged` if other branches only extend it."""
+    fields = chosen.items or (Field(chosen.pieces or ()),)
+    its = {None, *(piece.condition for field in fields for piece in field.pieces)}
+
+    def put(piece: WordPiece) -> WordPiece:
+        other = piece.condition not in its
+        return replace(piece, condition=f"{piece.condition}{NOT_BY_DEFAULT}") if other else piece
+
+    if merged is not None:
+        chosen = replace(chosen, exported=merged.exported)
+        own, longer = chosen.texts(), merged.texts()
+        if own != longer and _begins(own, longer):
+            return merged.each(put)
+    return chosen.noted(note) if note else chosen
 
 
 def _begun(known: list[Value], condition: str) -> Value | None:

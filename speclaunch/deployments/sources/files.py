@@ -98,7 +98,12 @@ def read_shell(text: str, shown: str) -> Reading:
         return _of_nix(run(document.source()))
     if document.lenient or not _is_script(text, shown):
         return _together(run(document.source()), document)
-    reading = _together(run(document.source(), strict=True), document)
+    scope = ShellScope()
+    if "#SBATCH" in text:
+        from speclaunch.deployments.sources import compose_and_jobs  # noqa: PLC0415  few are jobs
+
+        scope.variables |= compose_and_jobs.job_variables(document)
+    reading = _together(run(document.source(), scope, strict=True), document)
     carriage = _carriage_return(text, shown) if reading.invocations else None
     if carriage is None:
         return reading

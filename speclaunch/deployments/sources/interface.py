@@ -42,6 +42,7 @@ READ = lazy(
 
 OTHERS_INSTEAD = "; another branch may add different arguments"
 ANOTHER_WAY = "; another branch may run it differently"
+NOT_BY_DEFAULT = "; by default it does not hold"
 DIFFERS = "it depends on a condition"
 """Start of a token's `why` if other branches have different tokens."""
 

@@ -1,14 +1,14 @@
 """Collect the server commands of a script in execution order.
 
-Nothing is run and no condition is evaluated. Every branch is read, and every loop body once. A
-function body is read at each call, or at the end if nothing calls it.
+Nothing is run. Every branch is read, and every loop body once. A function body is read at each
+call, or at the end if nothing calls it. After a condition that the file or its defaults decide,
+variables have the values of the branch that runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 
 from msgspec.structs import replace
 
@@ -26,11 +26,11 @@ from speclaunch.deployments.sources.commands import (
     leftovers,
     look,
     prompt,
+    returns,
     stops,
 )
 from speclaunch.deployments.sources.expand import Expander
-from speclaunch.deployments.sources.expansions import MAX_TEXT, MAX_WORDS, is_false_comparison
-from speclaunch.deployments.sources.fields import Changes, Field, ShellScope, Value, from_argument
+from speclaunch.deployments.sources.fields import Changes, Field, ShellScope, Value, is_any_number
 from speclaunch.deployments.sources.interface import (
     READ,
     SERVER,
@@ -39,9 +39,16 @@ from speclaunch.deployments.sources.interface import (
     Reading,
     ReadingBuilder,
 )
-from speclaunch.deployments.sources.parser import DECLARING, parse
+from speclaunch.deployments.sources.parser import parse
+from speclaunch.deployments.sources.shell_builtins import (
+    DIRECTORY,
+    assign,
+    builtin,
+    changed,
+    directory,
+)
 from speclaunch.deployments.sources.shell_syntax import (
-    Assignment,
+    Branch,
     Compound,
     Function,
     Node,
@@ -52,176 +59,14 @@ from speclaunch.deployments.sources.shell_syntax import (
     pipeline,
 )
 from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, WordPiece, joined
-from speclaunch.deployments.sources.wrappers import Wrapping
-
-Assigned = tuple[str, Value, bool]
-"""Name, value, and True if the value was appended."""
-
-_READING = frozenset({"read", "mapfile", "readarray", "getopts"})
-
-
-def assign(
-    expander: Expander,
-    assignment: Assignment,
-    *,
-    exported: bool | None = None,
-    temporary: bool = False,
-) -> Assigned:
-    """Evaluate and return an assignment; set its variable unless `temporary` (before a command)."""
-    scope = expander.scope
-    before = scope.get(assignment.name)
-    value = _value(expander, assignment, before)
-    if exported is None:
-        exported = scope.export_all or (before is not None and before.exported)
-    value = replace(value, exported=exported or temporary)
-    if not temporary:
-        scope.set(assignment.name, value)
-    return assignment.name, value, assignment.append
-
-
-def _value(expander: Expander, assignment: Assignment, before: Value | None) -> Value:  # noqa: PLR0911
-    written = assignment.value
-    if isinstance(written, tuple):
-        items = tuple(expander.words(written))
-        if assignment.append and before is not None and before.items is not None:
-            items = (*before.items, *items)
-        elif assignment.append and before is not None and before.pieces:
-            items = (Field(before.pieces, before.span), *items)
-        if len(items) > MAX_WORDS:
-            return Value(assignment.span, why=f"it has more than {MAX_WORDS} elements")
-        expander.document.spend(len(items))
-        return Value(assignment.span, items=items)
-    if assignment.index is not None:
-        return Value(assignment.span, why="its elements are set individually")
-    pieces = expander.text(written)
-    if assignment.append and before is not None:
-        if before.items is not None or before.pieces is None:
-            why = before.why or "the script appends to it in an unsupported way"
-            return Value(assignment.span, why=why)
-        held = (replace(piece, owner=piece.owner or before.span) for piece in before.pieces)
-        pieces = (*held, *pieces)
-        expander.document.spend(len(pieces))
-        if sum(len(piece.text) for piece in pieces) > MAX_TEXT:
-            return Value(assignment.span, why=f"it is longer than {MAX_TEXT} characters")
-        return Value(assignment.span, pieces)
-    return Value(written.span, pieces)
-
-
-def builtin(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[Assigned] | None:
-    """Apply a builtin that changes variables. Return its assignments; None for other commands."""
-    scope = expander.scope
-    name = fields[0].text
-    if name in DECLARING:
-        return _declare(expander, node, fields)
-    match name:
-        case "unset":
-            for field in fields[1:]:
-                scope.set(field.text, None)
-        case "set":
-            _set(expander, fields[1:])
-        case "shift":
-            count = fields[1].text if len(fields) > 1 else "1"
-            if scope.positional is not None:
-                known = count.isdecimal() and len(count) < 5
-                scope.positional = (
-                    from_argument(scope.positional, int(count) + 1) if known else None
-                )
-        case "source" | ".":
-            scope.sourced.extend(field.text for field in fields[1:2])
-        case "printf" if len(fields) > 2 and fields[1].text == "-v":
-            scope.set(fields[2].text, Value(node.span, why="`printf -v` sets it"))
-        case _ if name in _READING:
-            for field in fields[1:]:
-                if field.text.isidentifier():
-                    scope.set(field.text, Value(node.span, why=f"`{name}` sets it when it runs"))
-        case _:
-            return None
-    return []
-
-
-def _declare(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[Assigned]:
-    scope = expander.scope
-    options = [field.text for field in fields[1:] if field.text.startswith(("-", "+"))]
-    exports = fields[0].text == "export" or any("x" in o for o in options if o[0] == "-")
-    if fields[0].text == "export" and "-n" in options:
-        exports = False
-    if scope.locals and fields[0].text != "export" and "-g" not in options:
-        for name in (*(a.name for a in node.declared), *(field.text for field in fields[1:])):
-            scope.locals[-1].setdefault(name, scope.get(name))
-    done = [assign(expander, assignment, exported=exports or None) for assignment in node.declared]
-    for field in fields[1:]:
-        value = scope.get(field.text)
-        if value is not None and (exports or "-n" in options):
-            scope.set(field.text, replace(value, exported=exports))
-    return done
-
-
-def _set(expander: Expander, arguments: Sequence[Field]) -> None:
-    scope = expander.scope
-    for index, field in enumerate(arguments):
-        text = field.text
-        if text == "--":
-            scope.positional = tuple(arguments[index + 1 :])
-            return
-        if text in ("-a", "+a"):
-            scope.export_all = text == "-a"
-        elif text == "allexport" and index and arguments[index - 1].text in ("-o", "+o"):
-            scope.export_all = arguments[index - 1].text == "-o"
-
-
-# -- current directory of the script
-
-_DIRECTORY = "cd "
-"""Pseudo-variable for the current directory.
-
-No real variable can have this name. Branches, subshells and functions save and restore it like
-any other variable.
-"""
-_CHANGING = frozenset({"cd", "pushd", "popd"})
-_OWN = lazy(
-    r"""\$\(\s*dirname\s+(?:--\s+)?"?\$(?:0|\{?BASH_SOURCE(?:\[0\])?\}?|\{0\})"?\s*\)(?=/|\Z)/?"""
-)
-"""Pattern of expressions for the script's own directory."""
-
-
-def changed(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> bool:
-    """Apply `cd`, `pushd` or `popd`; return True if the command is one."""
-    if fields[0].text not in _CHANGING:
-        return False
-    scope.set(_DIRECTORY, _after(scope, span, fields))
-    return True
-
-
-def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Value | None:
-    where = [field for field in fields[1:] if field.text[:1] != "-" or field.text == "-"]
-    unknown = Value(span, why="the new directory is unknown")
-    if fields[0].text == "popd" or len(where) != 1:
-        return unknown
-    (field,) = where
-    own = _OWN.match(field.text)
-    if own is not None and "$" not in (rest := field.text[own.end() :]):
-        anchor = field.pieces[0].slice(0, 0)
-        return Value(span, (replace(anchor, text=rest or ".", exact=False),))
-    if field.unknown or field.text.startswith(("~", "-")) or not field.text:
-        return unknown
-    before = scope.get(_DIRECTORY)
-    if PurePosixPath(field.text).is_absolute() or before is None:
-        return Value(span, tuple(field.pieces))
-    if before.pieces is None:
-        return unknown
-    slash = replace(before.pieces[-1].slice(0, 0), text="/", exact=False)
-    return Value(span, (*before.pieces, slash, *field.pieces))
-
-
-def directory(scope: ShellScope) -> str | None:
-    """Return the current directory relative to the initial one; None if unchanged or unknown."""
-    value = scope.get(_DIRECTORY)
-    if value is None or value.pieces is None or any(piece.condition for piece in value.pieces):
-        return None
-    return "".join(piece.text for piece in value.pieces)
-
+from speclaunch.deployments.sources.wrappers import Wrapping, read_wrappers
 
 _MAX_CALLS = 12
+_ARGUMENTS = lazy(r"\$\{?[#@*1-9]|\bgetopts\b|\bfor\s+\w+\s*\Z")
+_COMMAND = lazy(r"\$\(|`")
+_STEP = ("-N", "-n", "--nodes", "--ntasks")
+"""Options of `srun` that change the variables of its step."""
+_VARIABLE = lazy(r"\$\{?(\w+)")
 _NOT_EVALUATED = "the condition was not evaluated; the command is read as if the condition held"
 
 
@@ -242,6 +87,12 @@ class ScriptReader(ReadingBuilder):
         self._conditions: list[Dropped] = []
         self._calls: list[str] = []
         self._called: set[str] = set()
+        self._returned: set[int] = set()
+        """Depths of calls whose function may have returned."""
+        self._containers: dict[str, str] = {}
+        """Images of the started containers by name."""
+        self._loops = 0
+        self._is_uncalled = False
         self._arguments: list[set[int]] = []  # start offsets of each function call's arguments
         self._defined: list[Function] = []
         self._regions: list[tuple[int, int]] = []
@@ -263,7 +114,9 @@ class ScriptReader(ReadingBuilder):
             if function.name not in self._called:
                 with self.scope.isolated():
                     self.scope.positional = None
+                    self._is_uncalled = True
                     self._run(function.body)
+                    self._is_uncalled = False
         self._unused_arrays()
         return replace(self.reading(), invocations=tuple(distinct(self.invocations)))
 
@@ -271,19 +124,35 @@ class ScriptReader(ReadingBuilder):
 
     def _run(self, nodes: Sequence[Node]) -> None:
         condition: Node | None = None
+        status: bool | None = None
         for index, node in enumerate(nodes):
             self.document.spend()
             if index and nodes[index - 1].end not in ("&&", "||"):
-                condition = None
+                condition = status = None
+                self.expander.assumption = None
             before, condition = condition, condition or (node if asks(node) else None)
             if isinstance(node, Simple) and self._fragment_line(node):
                 continue
             self._end_fragment()
             self._dangling = False
-            if before is None:
-                self._node(node, pipeline(nodes, index))
-            else:
-                self._after(before, node, pipeline(nodes, index))
+            piped = pipeline(nodes, index)
+            pipes = (node.end, nodes[index - 1].end if index else "")
+            is_child = node.end == "&" or "|" in pipes or "|&" in pipes
+            runs = None if status is None else status == (nodes[index - 1].end == "&&")
+            with self.scope.isolated() if is_child else nullcontext():
+                if before is None:
+                    self._node(node, piped)
+                else:
+                    self._after(before, node, piped, runs)
+            if runs or not index or nodes[index - 1].end not in ("&&", "||"):
+                status = self._status(node)
+            elif runs is None:
+                status = None
+            if before is None and self._leaves(node):
+                break
+            if self._may_return(node, before) and index + 1 < len(nodes):
+                self._maybe(nodes[index + 1 :], node)
+                break
         self._end_fragment()
 
     def _node(self, node: Node, pipeline: SourceSpan | None) -> None:
@@ -296,7 +165,51 @@ class ScriptReader(ReadingBuilder):
                 self.scope.functions[node.name] = node
                 self._defined.append(node)
 
-    def _after(self, test: Node, node: Node, pipeline: SourceSpan | None) -> None:
+    def _status(self, node: Node) -> bool | None:
+        """Return the exit status of a test or an assignment before `&&` or `||`."""
+        if node.end not in ("&&", "||") or self._loops or not isinstance(node, Simple):
+            return None
+        if node.assignments and not node.words:
+            return None if _COMMAND.search(node.span.text) else True
+        with self._arguments_of_script(node.span.text):
+            return self.expander.holds((replace(node, end=""),))
+
+    @contextmanager
+    def _arguments_of_script(self, text: str) -> Iterator[None]:
+        """Inside the context, assume no arguments of the script if a condition uses them."""
+        before = self.scope.positional
+        some = before or ()
+        is_known = before is not None and not any(map(is_any_number, some))
+        if not (is_known or self._is_uncalled) and _ARGUMENTS.search(text):
+            self.scope.positional = tuple(f for f in some if not is_any_number(f))
+            self.expander.assumption = "the script gets no arguments"
+        yield
+        self.scope.positional = before
+
+    def _leaves(self, node: Node) -> bool:
+        """True if nothing after a command runs in the same function, loop or branch."""
+        name = node.words[0].plain if isinstance(node, Simple) and node.words else None
+        return name in ("return", "break", "continue") and bool(self._calls or self._conditions)
+
+    def _may_return(self, node: Node, before: Node | None) -> bool:
+        """True if a command may leave the current function without an error."""
+        if not self._calls or len(self._calls) in self._returned:
+            return False
+        is_error = before is not None and before.end == "||" and node.span.text == "return"
+        return not is_error and returns((node,))
+
+    def _maybe(self, nodes: Sequence[Node], test: Node) -> None:
+        """Read commands that run only if the function did not return before."""
+        self._returned.add(len(self._calls))
+        with self.scope.isolated() as changes:
+            self._run(nodes)
+        self._returned.discard(len(self._calls))
+        condition = f"only under the condition of line {test.span.place.line}"
+        self.scope.merge([changes], condition, complete=False)
+
+    def _after(
+        self, test: Node, node: Node, pipeline: SourceSpan | None, runs: bool | None
+    ) -> None:
         """Read a command after `&&` or `||`, which runs only if `test` allows it."""
         span = test.span
         with self.scope.filled(span.text), self.scope.isolated() as changes:
@@ -309,7 +222,9 @@ class ScriptReader(ReadingBuilder):
             self.scope.positional = None
         self.document.spend(sum(value.size for value in changes.values() if value))
         condition = f"only under the condition of line {span.place.line}"
-        self.scope.merge([changes], condition, complete=False)
+        taken = None if runs is None else int(not runs)
+        note = self.expander.assumption
+        self.scope.merge([changes], condition, complete=False, taken=taken, note=note)
         if stops((node,), self.scope.functions):
             self.scope.require(span.text, "n" if test.end == "||" else "z")
 
@@ -320,22 +235,26 @@ class ScriptReader(ReadingBuilder):
             return
         items = self.expander.words(node.items or ()) if node.kind == "for" else []
         if len(items) == 1 and items[0].unknown is None and node.variable is not None:
-            exported = (old := self.scope.get(node.variable)) is not None and old.exported
-            value = Value(items[0].stretch, items[0].pieces, exported=exported)  # runs just once
-            self.scope.set(node.variable, value)
-            self._run(node.branches[0].body)
+            self._once(node.variable, items[0], node.branches[0].body)
             return
         outcomes: list[Changes] = []
         is_choice = node.kind in ("if", "case")
         complete = is_choice and any(branch.certain for branch in node.branches)
-        moved = False
+        moved, taken, is_open, self.expander.assumption = False, None, not self._loops, None
+        note: str | None = None
         for branch in node.branches:
-            if node.kind == "if" and is_false_comparison(
-                branch.condition, self.scope, self._arguments
-            ):
+            self._run(branch.condition)
+            result = self._result(node, branch)
+            if is_choice and result is False and self._compares_argument(node, branch):
                 outcomes.append({})
                 continue
-            self._run(branch.condition)
+            note = note or (self.expander.assumption if is_open else None)
+            leaves = is_choice and stops(branch.body, self.scope.functions)
+            leaves = leaves and not returns(branch.body)
+            if is_open and result is not False:
+                is_open, taken = False, len(outcomes) if result and not leaves else None
+            self.expander.assumption = None
+            self._loops += not is_choice
             if node.kind == "for" and node.variable is None:
                 self.expander.compute(branch.label.text, branch.label)
             why = _NOT_EVALUATED if is_choice else "a loop; its body is read once"
@@ -350,16 +269,50 @@ class ScriptReader(ReadingBuilder):
                 self._run(branch.body)
                 self._conditions.pop()
                 moved = moved or self.scope.positional is not before
-            outcomes.append(changes)
-        if moved:
+            self._loops -= not is_choice
+            if not leaves:
+                outcomes.append(changes)
+        if is_open and not complete:
+            taken = len(outcomes)
+        if moved and taken != len(outcomes):
             self.scope.positional = None
-        line = node.span.place.line
         where = "under the condition" if is_choice else "in the loop"
         self.document.spend(sum(value.size for c in outcomes for value in c.values() if value))
-        self.scope.merge(outcomes, f"only {where} of line {line}", complete=complete)
+        condition = f"only {where} of line {node.span.place.line}"
+        self.scope.merge(outcomes, condition, complete=complete, taken=taken, note=note)
         for branch in node.branches:
             if node.kind == "if" and stops(branch.body, self.scope.functions):
                 self.scope.require(branch.label.text, "z")
+
+    def _once(self, variable: str, item: Field, body: Sequence[Node]) -> None:
+        exported = (old := self.scope.get(variable)) is not None and old.exported
+        self.scope.set(variable, Value(item.stretch, item.pieces, exported=exported))
+        self._run(body)
+
+    def _compares_argument(self, node: Compound, branch: Branch) -> bool:
+        """True if a condition compares only arguments of the current function, as passed."""
+        names = _VARIABLE.findall(node.items[0].span.text if node.items else branch.label.text)
+        if not self._arguments or self.expander.assumption or not names:
+            return False
+        held = [self.scope.get(name) for name in names if not name.isdigit()]
+        every = [value.pieces if value is not None else None for value in held]
+        own = self._arguments[-1]
+        return all(pieces and {piece.offset(0) for piece in pieces} <= own for pieces in every)
+
+    def _result(self, node: Compound, branch: Branch) -> bool | None:
+        """Return True if a branch runs, False for a loop without iterations; None if unknown."""
+        with self._arguments_of_script(branch.label.text):
+            if branch.certain and node.kind in ("if", "case"):
+                return True
+            if node.kind == "if":
+                return self.expander.holds(branch.condition)
+            if node.kind == "case" and node.items and ";&" not in node.span.text:
+                return self.expander.matches(node.items[0], branch.label)
+            if node.kind in ("while", "until"):
+                result = self.expander.holds(branch.condition)
+                return False if result is (node.kind == "until") else None
+            is_list = node.variable is not None and self.scope.positional == ()
+            return False if is_list and not self.expander.words(node.items or ()) else None
 
     def _simple(self, node: Simple, pipeline: SourceSpan | None) -> None:
         for assignment in (*node.assignments, *node.declared):
@@ -384,7 +337,12 @@ class ScriptReader(ReadingBuilder):
         function = self.scope.functions.get(fields[0].text)
         if function is not None:
             before = len(self.invocations)
+            held = {name: self.scope.get(name) for name in assigned}
+            for name, value in assigned.items():
+                self.scope.set(name, value)
             self._call(function, fields[1:])
+            for name, old in held.items():
+                self.scope.set(name, old)
             if len(self.invocations) > before or not hands_on(function, fields):
                 return
         self._command(node, fields, assigned, pipeline)
@@ -397,6 +355,7 @@ class ScriptReader(ReadingBuilder):
         pipeline: SourceSpan | None,
     ) -> None:
         found = look(fields)
+        found.wrapping.image = self._image(fields, found.wrapping.image)
         if found.is_diffusion:
             self._slime.clear()  # the arrays are options of the diffusion server
         rest = (*self.context.dropped, *found.wrapping.dropped, *self._conditions)
@@ -415,7 +374,7 @@ class ScriptReader(ReadingBuilder):
                     program=(*self.context.program, *invocation.program),
                     dropped=(*rest, *invocation.dropped, *leftovers(node, pipeline)),
                     name=invocation.name or self.context.name,
-                    image=invocation.image or self.context.image,
+                    image=found.wrapping.image or self.context.image,
                     directory=directory(self.scope),
                 ),
                 [replace(node.span, end=max(node.span.end, node.end_at))],
@@ -434,6 +393,14 @@ class ScriptReader(ReadingBuilder):
             env = environment(self.scope, assigned, Wrapping(), self.context) if is_run else {}
             scope = self._child_scope(FoundCommand(), assigned) if is_run else ShellScope()
             self._read_inside(source, scope, CommandContext((), (*rest, dropped), base=env))
+
+    def _image(self, fields: Sequence[Field], image: str | None) -> str | None:
+        """Return the image of a container; of `docker exec NAME`, that of its `docker run`."""
+        if any(field.text.startswith("--name") for field in fields):
+            started = read_wrappers(fields)
+            if started.name and started.image and "$" not in started.image:
+                self._containers[started.name] = started.image
+        return self._containers.get(image or "", image)
 
     def _script(
         self, found: FoundCommand, assigned: Mapping[str, Value], rest: Iterable[Dropped]
@@ -460,10 +427,13 @@ class ScriptReader(ReadingBuilder):
         known: dict[str, Value] = {}
         everything = found.before and found.before[0].text == "eval"
         if not wrapping.isolated:
-            known = {n: v for n, v in self.scope.variables.items() if v.exported or everything}
+            is_step = any(field.text.startswith(_STEP) for field in found.before)
+            job = () if is_step else "SLURM_"
+            held = self.scope.variables.items()
+            known = {n: v for n, v in held if v.exported or everything or n.startswith(job)}
             known |= {name: replace(value, exported=True) for name, value in assigned.items()}
-            if (current := self.scope.get(_DIRECTORY)) is not None:
-                known[_DIRECTORY] = current
+            if (current := self.scope.get(DIRECTORY)) is not None:
+                known[DIRECTORY] = current
         for name, field in wrapping.env.items():
             known[name] = Value(field.stretch, field.pieces, exported=True)
         functions = self.scope.functions if everything else {}

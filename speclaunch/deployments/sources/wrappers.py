@@ -214,6 +214,8 @@ def read_wrappers(words: Sequence[Field]) -> Wrapping:
                     _assign(word, found)
                 else:
                     rest.append(word)
+            images = (word.text for word in rest if word.text.endswith(".sif"))
+            found.image = next(images, found.image) if is_apptainer else found.image
             _drop(rest, _WHY[head], found)
             at = end
         else:

@@ -337,7 +337,10 @@ def test_what_only_a_condition_gives_is_said() -> None:
         for line in imported.recipe("x").splitlines()[1:]
         if ": " in line
     )
-    assert lines["log_level"] == "debug  # only under the condition of line 2"
+    assert (
+        lines["log_level"]
+        == "debug  # only under the condition of line 2; by default it does not hold"
+    )
     assert lines["NCCL_DEBUG"] == "INFO  # only under the condition of line 2"
     assert lines["port"] == "${env_or:PORT,'5'}  # only under the condition of line 3"
     assert lines["enable_metrics"] == "true  # only in the loop of line 5"

@@ -1,0 +1,211 @@
+"""Changes that assignments and bash's builtins make to the variables and the current directory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from msgspec.structs import replace
+
+from speclaunch.core import lazy
+from speclaunch.deployments.sources.expand import Expander
+from speclaunch.deployments.sources.expansions import MAX_TEXT, MAX_WORDS
+from speclaunch.deployments.sources.fields import Field, ShellScope, Value, from_argument
+from speclaunch.deployments.sources.interface import SERVER
+from speclaunch.deployments.sources.parser import DECLARING
+from speclaunch.deployments.sources.shell_syntax import Assignment, Simple
+from speclaunch.deployments.sources.source_text import SourceSpan
+
+Assigned = tuple[str, Value, bool]
+"""Name, value, and True if the value was appended."""
+
+_READING = frozenset({"read", "mapfile", "readarray", "getopts"})
+_ONE_BY_ONE = "its elements are set individually"
+_ELEMENT = lazy(r"\[[^]\s]*\]=")
+_ASSIGNED = lazy(r"(?:^|[\s;&(])([A-Za-z_]\w*)\+?=")
+
+
+def assign(
+    expander: Expander,
+    assignment: Assignment,
+    *,
+    exported: bool | None = None,
+    temporary: bool = False,
+) -> Assigned:
+    """Evaluate and return an assignment; set its variable unless `temporary` (before a command)."""
+    scope = expander.scope
+    before = scope.get(assignment.name)
+    value = _value(expander, assignment, before)
+    if exported is None:
+        exported = scope.export_all or (before is not None and before.exported)
+    value = replace(value, exported=exported or temporary)
+    if not temporary:
+        scope.set(assignment.name, value)
+    return assignment.name, value, assignment.append
+
+
+def _value(expander: Expander, assignment: Assignment, before: Value | None) -> Value:  # noqa: PLR0911
+    written = assignment.value
+    if isinstance(written, tuple):
+        if any(_ELEMENT.match(word.source.text, word.start) for word in written):
+            return Value(assignment.span, why=_ONE_BY_ONE)
+        items = tuple(expander.words(written))
+        if assignment.append and before is not None and before.items is not None:
+            items = (*before.items, *items)
+        elif assignment.append and before is not None and before.pieces:
+            items = (Field(before.pieces, before.span), *items)
+        if len(items) > MAX_WORDS:
+            return Value(assignment.span, why=f"it has more than {MAX_WORDS} elements")
+        expander.document.spend(len(items))
+        return Value(assignment.span, items=items)
+    if assignment.index is not None:
+        return Value(assignment.span, why=_ONE_BY_ONE)
+    if not assignment.append and before is not None and len(before.items or ()) > 1:
+        return Value(assignment.span, why=_ONE_BY_ONE)
+    pieces = expander.text(written)
+    if assignment.append and before is not None:
+        if before.items is not None or before.pieces is None:
+            why = before.why or "the script appends to it in an unsupported way"
+            return Value(assignment.span, why=why)
+        held = (replace(piece, owner=piece.owner or before.span) for piece in before.pieces)
+        pieces = (*held, *pieces)
+        expander.document.spend(len(pieces))
+        if sum(len(piece.text) for piece in pieces) > MAX_TEXT:
+            return Value(assignment.span, why=f"it is longer than {MAX_TEXT} characters")
+        return Value(assignment.span, pieces)
+    return Value(written.span, pieces)
+
+
+def builtin(  # noqa: PLR0912
+    expander: Expander, node: Simple, fields: Sequence[Field]
+) -> list[Assigned] | None:
+    """Apply a builtin that changes variables. Return its assignments; None for other commands."""
+    scope = expander.scope
+    name = fields[0].text
+    if name in DECLARING:
+        return _declare(expander, node, fields)
+    match name:
+        case "unset":
+            for name, bracket, _ in (field.text.partition("[") for field in fields[1:]):
+                scope.set(name, Value(node.span, why=_ONE_BY_ONE) if bracket else None)
+        case "eval":
+            _eval(scope, node.span, " ".join(field.text for field in fields[1:]))
+            return None
+        case "set":
+            _set(expander, fields[1:])
+        case "shift":
+            count = fields[1].text if len(fields) > 1 else "1"
+            if scope.positional is not None:
+                known = count.isdecimal() and len(count) < 5
+                scope.positional = (
+                    from_argument(scope.positional, int(count) + 1) if known else None
+                )
+        case "source" | ".":
+            scope.sourced.extend(field.text for field in fields[1:2])
+        case "printf" if len(fields) > 2 and fields[1].text == "-v":
+            scope.set(fields[2].text, Value(node.span, why="`printf -v` sets it"))
+        case _ if name in _READING:
+            for field in fields[1:]:
+                if field.text.isidentifier():
+                    scope.set(field.text, Value(node.span, why=f"`{name}` sets it when it runs"))
+        case _:
+            return None
+    return []
+
+
+def _eval(scope: ShellScope, span: SourceSpan, text: str) -> None:
+    for name in () if SERVER.search(text) else _ASSIGNED.findall(text):
+        scope.set(name, Value(span, why="`eval` sets it"))
+
+
+def _declare(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[Assigned]:
+    scope = expander.scope
+    options = [field.text for field in fields[1:] if field.text.startswith(("-", "+"))]
+    exports = fields[0].text == "export" or any("x" in o for o in options if o[0] == "-")
+    if fields[0].text == "export" and "-n" in options:
+        exports = False
+    if scope.locals and fields[0].text != "export" and "-g" not in options:
+        for name in (*(a.name for a in node.declared), *(field.text for field in fields[1:])):
+            scope.locals[-1].setdefault(name, scope.get(name))
+    done = [assign(expander, assignment, exported=exports or None) for assignment in node.declared]
+    kind = next((c for o in options if o[0] == "-" for c in o if c in "niluc"), None)
+    for name, held, _ in done if kind and fields[0].text != "export" else ():
+        why = f"`{fields[0].text} -{kind}` changes it"
+        target = "".join(piece.text for piece in held.pieces or ()) if kind == "n" else ""
+        for other in (name, target) if target.isidentifier() else (name,):
+            scope.set(other, Value(held.span, exported=held.exported, why=why))
+    for field in fields[1:]:
+        value = scope.get(field.text)
+        if value is not None and (exports or "-n" in options):
+            scope.set(field.text, replace(value, exported=exports))
+    return done
+
+
+def _set(expander: Expander, arguments: Sequence[Field]) -> None:
+    scope = expander.scope
+    for index, field in enumerate(arguments):
+        text = field.text
+        if text == "--":
+            scope.positional = tuple(arguments[index + 1 :])
+            return
+        if text in ("-a", "+a"):
+            scope.export_all = text == "-a"
+        elif text[:1] not in ("-", "+"):
+            before = arguments[index - 1].text if index else ""
+            if not before.endswith("o"):
+                scope.positional = tuple(arguments[index:])
+                return
+            if text == "allexport":
+                scope.export_all = before[0] == "-"
+
+
+# -- current directory of the script
+
+DIRECTORY = "cd "
+"""Pseudo-variable for the current directory.
+
+No real variable can have this name. Branches, subshells and functions save and restore it like
+any other variable.
+"""
+_CHANGING = frozenset({"cd", "pushd", "popd"})
+_OWN = lazy(
+    r"""\$\(\s*dirname\s+(?:--\s+)?"?\$(?:0|\{?BASH_SOURCE(?:\[0\])?\}?|\{0\})"?\s*\)(?=/|\Z)/?"""
+)
+"""Pattern of expressions for the script's own directory."""
+
+
+def changed(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> bool:
+    """Apply `cd`, `pushd` or `popd`; return True if the command is one."""
+    if fields[0].text not in _CHANGING:
+        return False
+    scope.set(DIRECTORY, _after(scope, span, fields))
+    return True
+
+
+def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Value | None:
+    where = [field for field in fields[1:] if field.text[:1] != "-" or field.text == "-"]
+    unknown = Value(span, why="the new directory is unknown")
+    if fields[0].text == "popd" or len(where) != 1:
+        return unknown
+    (field,) = where
+    own = _OWN.match(field.text)
+    if own is not None and "$" not in (rest := field.text[own.end() :]):
+        anchor = field.pieces[0].slice(0, 0)
+        return Value(span, (replace(anchor, text=rest or ".", exact=False),))
+    if field.unknown or field.text.startswith(("~", "-")) or not field.text:
+        return unknown
+    before = scope.get(DIRECTORY)
+    if PurePosixPath(field.text).is_absolute() or before is None:
+        return Value(span, tuple(field.pieces))
+    if before.pieces is None:
+        return unknown
+    slash = replace(before.pieces[-1].slice(0, 0), text="/", exact=False)
+    return Value(span, (*before.pieces, slash, *field.pieces))
+
+
+def directory(scope: ShellScope) -> str | None:
+    """Return the current directory relative to the initial one; None if unchanged or unknown."""
+    value = scope.get(DIRECTORY)
+    if value is None or value.pieces is None or any(piece.condition for piece in value.pieces):
+        return None
+    return "".join(piece.text for piece in value.pieces)

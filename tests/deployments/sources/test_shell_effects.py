@@ -1,0 +1,141 @@
+"""What commands and conditions leave in variables: the value that bash passes, or an unknown one."""
+
+from __future__ import annotations
+
+from speclaunch.deployments.sources.files import read_shell
+from tests.support.deployments.sources.helpers import SERVER, shell
+from tests.support.loops import rows
+
+UNKNOWN = [
+    'TP=1\neval "TP=4"',
+    "TP=1\neval TP=4",
+    'TP=1\nV=A\nA=4\neval "TP=\\$$V"',
+    "IFS=,\nTP=4,8",
+    "TP=4\ndeclare -n R=TP\nR=8",
+    "declare -i TP=2+2",
+    "declare -l TP=A",
+    "A=(1 2)\nunset 'A[0]'\nTP=${A[0]}",
+    "A=([2]=a)\nTP=${A[2]}",
+    "A=(1 2)\nA=3\nTP=${A[0]}",
+    "TP=${RANDOM:-4}",
+    "N=010\nTP=$((N+1))",
+    "TP=2\nf() { [ -d /x ] && return; TP=4; }\nf",
+    "TP=2\nf() { if [ -d /x ]; then return 0; fi; TP=4; }\nf",
+    "TP=2\nf() { [ -d /x ] || return 0; TP=4; }\nf",
+    "TP=2\nf() { if a; then if b; then return; fi; fi; TP=4; }\nf",
+    "TP=2\nf() { for x in a b; do [ $x = b ] && return 0; done; TP=4; }\nf",
+    "[ -d /x ] && D=/x/4\nTP=${D##*/}",
+    "A=()\n[ -d /x ] && A+=(y)\nTP=${#A[@]}",
+    "X=$(false) && TP=4 || TP=8",
+    "N=0\nTP=2\nfor g in 0 1; do\nif [ $N = 1 ]; then TP=4; fi\nN=1\ndone",
+    "f() { if [ $# -gt 1 ]; then TP=1; else TP=2; fi; }\nf ${X}",
+    "if [ -f /x ]; then TP=2; else TP=4; fi",
+    'if [ -z "$X" ]; then TP=2; else TP=4; fi',
+    "case 3 in [0-9]) TP=2;; *) TP=4;; esac",
+    "case a in a) TP=2;;& *) TP=4;; esac",
+    "if [[ b > a ]]; then TP=2; else TP=4; fi",
+    "N=3\nif (( N > 2 && N < 3 )); then TP=2; else TP=4; fi",
+]
+
+
+@rows("script", UNKNOWN)
+def test_a_value_that_the_reader_cannot_prove(script: str) -> None:
+    found = shell(f"{script}\n{SERVER} --a $TP\n")
+    assert not found.words[1].evaluated or found.words[1].condition, found.words[1]
+
+
+KNOWN = [
+    ("TP=4\n{ TP=8; true; } | cat", "4"),
+    ("TP=4\nf() { TP=8; }\nf | cat", "4"),
+    ("TP=4\nf() { TP=8; }\nf &", "4"),
+    ("TP=4\ntrue | TP=8", "4"),
+    ("f() { TP=8; return 0; TP=9; }\nf", "8"),
+    ("set -e\nset 4\nTP=$1", "4"),
+    ("set -eo pipefail\nset -e 4 5\nTP=$#", "2"),
+    ("IFS=,\nA=(1 2)\nTP=\"${A[*]}\"", "1,2"),
+    ("X=1\nif ! [ $X = 1 ]; then TP=2; else TP=4; fi", "4"),
+    ("X=1\nif [[ $X == 2 || ( -z $Z && $X == 1 ) ]]; then TP=2; else TP=4; fi\nTP=4", "4"),
+    ("X=1\nif [[ $X == 2 || ( $X == 1 ) ]]; then TP=2; else TP=4; fi", "2"),
+    ("X=1\nif [ $X -ge 2 ]; then TP=2; elif (( X >= 1 )); then TP=4; fi", "4"),
+    ("M=Qwen/x\nif [[ $M == Qwen* ]]; then TP=2; else TP=4; fi", "2"),
+    ("M=Qwen/x\nif [[ $M == \"Qwen*\" ]]; then TP=2; else TP=4; fi", "4"),
+    ("M=b\ncase $M in (a) TP=1;; b|c) TP=2;; *) TP=4;; esac", "2"),
+    ("case \"$X\" in a) TP=2;; *) exit 1;; esac", "2"),
+    ("D=false\nif $D; then TP=1; else TP=2; fi", "2"),
+    ("X=2\n[ $X = 1 ] && TP=2 || TP=4", "4"),
+    ("f() { case $1 in a) TP=2;; *) TP=4;; esac; }\nf a", "2"),
+]  # fmt: skip
+
+
+@rows("script, value", KNOWN)
+def test_a_value_that_the_file_decides(script: str, value: str) -> None:
+    found = shell(f'{script}\n{SERVER} --a "$TP"\n').words[1]
+    assert (found.text, found.evaluated, found.condition, found.why) == (value, True, None, None)
+
+
+DEFAULTS = [
+    ('MODE="${MODE:-fast}"\ncase "$MODE" in fast) TP=4;; slow) TP=8;; esac', "4", "MODE"),
+    ("X=${X:-0}\nif [ $X = 1 ]; then TP=2; else TP=4; fi", "4", "`X`"),
+    ("X=${X:-}\nTP=2\n[[ -n $X ]] && TP=4", "2", "`X`"),
+    ("M=${1:-a}\ncase $M in a) TP=2;; *) TP=4;; esac", "2", "argument 1"),
+    ("TP=2\nwhile [[ $# -gt 0 ]]; do case $1 in --tp) TP=$2; shift 2;; esac; done", "2", "argum"),
+    ("TP=2\nwhile getopts t: o; do TP=$OPTARG; done", "2", "arguments"),
+    ('TP=2\nfor a in "$@"; do TP=$a; done', "2", "arguments"),
+    ('TP=2\np() { while [ $# -gt 0 ]; do TP=$1; shift; done; }\np "$@"', "2", "arguments"),
+    ("if [ -n \"$1\" ]; then TP=$1; else TP=4; fi", "4", "arguments"),
+]  # fmt: skip
+
+
+@rows("script, value, why", DEFAULTS)
+def test_the_branch_that_the_defaults_select(script: str, value: str, why: str) -> None:
+    found = shell(f"{script}\n{SERVER} --a $TP\n").words[1]
+    assert (found.text, found.evaluated, found.condition) == (value, True, None)
+    assert why in (found.why or "")
+
+
+def test_what_another_branch_would_add_by_default() -> None:
+    script = 'X=${X:-}\nA=(--a 1)\nif [ -n "$X" ]; then A+=(--b 2); fi\n'
+    words = shell(f'{script}{SERVER} "${{A[@]}}"\n').words
+    assert [word.condition is None for word in words] == [True, True, False, False]
+    assert "line 3; by default it does not hold" in (words[2].condition or "")
+    assert (
+        shell(f"{script}if [ ${{#A[@]}} = 2 ]; then B=1; else B=2; fi\n{SERVER} $B\n").words[0].text
+        == "1"
+    )
+
+
+def test_the_variable_before_a_function_and_a_command_of_several_words() -> None:
+    assert shell(f"f() {{ {SERVER} --a $X; }}\nX=1\nX=2 f\n").words[1].text == "2"
+    assert shell(f"C=\"{SERVER} --a 'b c'\"\neval $C\n").words[1].text == "b c"
+    calls = read_shell(
+        f"f() {{ case $1 in a) {SERVER} --a;; b) {SERVER} --b;; esac; }}\nf b\n", "x.sh"
+    )
+    assert [word.text for one in calls.invocations for word in one.words] == ["--b"]
+
+
+def test_the_variables_of_a_batch_job() -> None:
+    head = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --gres=gpu:h100:8 --ntasks=4\n"
+    script = f"{SERVER} --a $SLURM_NNODES --b ${{SLURM_NTASKS:-1}} --c $((SLURM_GPUS_ON_NODE*2))"
+    words = shell(f"{head}{script} --d $SLURM_NODEID\n").words
+    assert [word.text for word in words if word.evaluated][1::2] == ["2", "4", "16"]
+    assert "-N" not in (words[1].why or "")
+    assert "`--nodes` of this script" in (words[1].why or "")
+    step = f"bash -c '{SERVER} --a $SLURM_NNODES'\n"
+    assert shell(f"{head}srun {step}").words[1].text == "2"
+    assert not shell(f"{head}srun -N1 {step}").words[1].evaluated
+    ranged = head.replace("-N 2", "-N 1-4")
+    assert not shell(f"{ranged}{SERVER} --a $SLURM_NNODES\n").words[1].evaluated
+
+
+def test_the_image_of_a_container_that_runs() -> None:
+    start = "docker run -d --name sgl -v a:b lmsysorg/sglang:v0.5.5 sleep 9\n"
+    for command in (f"docker exec sgl {SERVER}", f"docker exec -it sgl bash -c '{SERVER}'"):
+        assert shell(f"{start}{command}\n").image == "lmsysorg/sglang:v0.5.5", command
+    assert shell(f"docker exec other {SERVER}\n").image == "other"
+    assert shell(f"apptainer exec --nv -B /a /b/sglang.sif {SERVER}\n").image == "/b/sglang.sif"
+
+
+def test_calls_whose_arguments_differ_by_a_condition() -> None:
+    script = f'f() {{ local b=; [ "$1" = x ] && b=--b; {SERVER} --a $b; }}\nf x\nf y\n'
+    first, second = read_shell(script, "x.sh").invocations
+    assert (first.words[1].condition, second.words[1].condition is None) == (None, False)
