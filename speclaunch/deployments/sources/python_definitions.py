@@ -208,6 +208,7 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
         keywords = {keyword.arg: keyword.value for keyword in call.keywords}
         names = [part.value for part in call.args if isinstance(part, ast.Constant)]
         flags = [text for text in names if isinstance(text, str) and text[:1] != "-"]
+        kind = keywords.get("type")
         is_optional = not flags or getattr(keywords.get("nargs"), "value", None) == "?"
         flags += [text for text in names if isinstance(text, str) and text[:2] == "--"]
         name = keywords.get("dest") or next(map(ast.Constant, flags), None)
@@ -215,6 +216,8 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
             continue
         key = name.value.lstrip("-").replace("-", "_")
         default = keywords.get("default") if is_optional else None
+        if isinstance(default, ast.Constant) and isinstance(default.value, str) and kind:
+            default = ast.copy_location(ast.Call(kind, [default], []), default)
         before = found.get(key)
         is_same = key not in found or (
             before is not None and default is not None and ast.dump(before) == ast.dump(default)

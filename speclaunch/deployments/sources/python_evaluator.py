@@ -28,6 +28,7 @@ from speclaunch.deployments.sources.python_values import (
     last_name,
     note_of,
     noted,
+    number,
     replaced,
     shown,
     truth,
@@ -254,9 +255,10 @@ class PythonEvaluator:
         if value is None or abs(value) > _MAX_NUMBER:
             return self.unknown(node)
         start, end = self.positions.span(node)
-        text = str(value)
+        text, note = str(value), note_of(left) or note_of(right)
         source = SourceText(self.document, text, [start] * (len(text) - 1) + [max(end - 1, start)])
-        return PythonText((WordPiece(text, source, 0, quoted=True),), value, is_text=False)
+        piece = WordPiece(text, source, 0, quoted=True, note=note)
+        return PythonText((piece,), value, is_text=False)
 
     def _either(self, node: ast.IfExp, depth: int) -> PythonValue:
         """Return the value that a known condition selects.
@@ -315,14 +317,16 @@ class PythonEvaluator:
         if not numbers or len(numbers) < len(values):
             return self.unknown(node)
         pick = max(numbers) if last_name(node.func) == "max" else min(numbers)
-        return values[numbers.index(pick)]
+        return noted(values[numbers.index(pick)], next(filter(None, map(note_of, values)), None))
 
     def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911, PLR0912
         name = last_name(node.func)
         full_name = dotted(node.func) or ""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
         if full_name in ("shlex.split", "list", "tuple", "sum") and len(node.args) == 1:
-            return PythonList(self.words(self.value(node.args[0], depth + 1), node))
+            found = self.value(node.args[0], depth + 1)
+            is_words = isinstance(found, PythonList) or name == "split"
+            return PythonList(self.words(found, node) if is_words else [self.several(node)])
         if name == "split" and inner is not None and not node.args and not node.keywords:
             return PythonList(self.words(self.value(inner, depth + 1), inner))
         if name == "join" and len(node.args) == 1:
@@ -356,9 +360,14 @@ class PythonEvaluator:
             return self._item(node, inner, node.args, depth)
         if name in _SAME and inner is not None and name != "format" and not node.args:
             return self.value(inner, depth + 1)
-        if name in _SAME and name != "format" and len(node.args) == 1 and not node.keywords:
+        is_function = name not in CONVERSIONS and name != "format"
+        if name in _SAME and is_function and len(node.args) == 1 and not node.keywords:
             found = self.value(node.args[0], depth + 1)
-            return replace(found, is_text=True) if isinstance(found, PythonText) else found
+            if not isinstance(found, PythonText):
+                return found
+            if name in ("int", "float") and not found.unknown:
+                return number(found, int if name == "int" else float) or self.unknown(node)
+            return replace(found, constant=None, is_text=True)
         if name == "format" and inner is not None:
             return self._formatted(node, self.value(inner, depth + 1), depth)
         result = None if node.args or node.keywords else self._names.get(f"{full_name}()")

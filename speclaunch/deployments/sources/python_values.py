@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeGuard
+from contextlib import suppress
+from typing import Any, TypeGuard
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,7 +24,6 @@ _TEMPLATE = lazy(
     r"|%[-#0 +]*\d{0,2}(?:\.\d{1,2})?[a-zA-Z]"
 )
 """Pattern of the templates that are evaluated: none makes a long text."""
-_ZERO = lazy(r"[-+]?(?:0+\.?0*|\.0+)")
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -177,15 +177,10 @@ def joined(listing: PythonList) -> PythonText:
 
 
 def truth(value: PythonValue) -> bool | None:
-    """Return the truth value of a known value; None if it is unknown.
-
-    A zero is unknown if it may be a text or a number, as in `int(os.environ.get("X", "0"))`.
-    """
+    """Return the truth value of a known value; None if it is unknown."""
     if not isinstance(value, PythonText) or any(p.unknown or p.condition for p in value.pieces):
         return None
-    if value.constant is not None or not value.is_text:
-        return bool(value.constant)
-    return None if _ZERO.fullmatch(value.text) else bool(value.text)
+    return bool(value.text if value.is_text else value.constant)
 
 
 def is_literal(value: PythonValue) -> TypeGuard[PythonText]:
@@ -223,6 +218,17 @@ def converted(found: PythonValue, name: str) -> PythonText | None:
     if not isinstance(found, PythonText) or len(found.pieces) != 1 or not found.is_known:
         return None
     return replace(found, pieces=(changed(found.pieces[0], CONVERSIONS[name](found.text)),))
+
+
+def number(found: PythonText, kind: type[int] | type[float]) -> PythonText | None:
+    """Return a known text or number as an `int` or a `float`; None if it is neither."""
+    constant: Any = found.text if found.is_text else found.constant
+    if not found.is_known or len(found.pieces) != 1:
+        return None
+    with suppress(TypeError, ValueError, OverflowError):
+        known = kind(constant)
+        return PythonText((changed(found.pieces[0], str(known)),), known, is_text=False)
+    return None
 
 
 def replaced(node: ast.Call, found: PythonValue) -> PythonText | None:

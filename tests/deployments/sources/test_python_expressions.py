@@ -63,6 +63,7 @@ parser.add_argument("name", nargs="?", default="n")
 parser.add_argument("port", type=int)
 parser.add_argument("--quantization", default="")
 parser.add_argument("--big", default=False)
+parser.add_argument("--digits", type=int, default="0")
 args = parser.parse_args()
 tp, zero, mode = 8, 0, "fast"
 number = int(os.environ.get("N", "0"))
@@ -77,7 +78,16 @@ subprocess.run(["sglang", "serve", "--model-path", "m", {}])
         ('"--tp", str(zero and 2)', "--tp 0"),
         ('"--tp", str(tp and 2)', "--tp 2"),
         ('"--tp", str(unset or 2)', "--tp ?"),
-        ('"--tp", str(number or 2)', "--tp ?"),
+        ('"--tp", str(number or 2)', "--tp 2"),
+        ('"--tp", str(number + 1)', "--tp 1"),
+        ('"--tp", str(float(tp))', "--tp 8.0"),
+        ('"--tp", str(int("08"))', "--tp 8"),
+        ('"--tp", str(int("x"))', "--tp ?"),
+        ('"--tp", str(tp) + "0"', "--tp 80"),
+        ('"--x", "x4x".strip("x")', "--x ?"),
+        ('"--x", *list("text")', "--x ?"),
+        ('"--x", str(args.digits or 2)', "--x 2"),
+        ('"--x", str(zero) or "2"', "--x 0"),
         ('"--tp", os.getenv("TP") or "2"', "--tp 2"),
         ('"--tp", os.getenv("TP", "") or "2"', "--tp 2"),
         ('"--tp", os.getenv("TP") and "2"', "--tp ?"),
@@ -105,11 +115,17 @@ def test_values_that_an_expression_selects(case: tuple[str, str]) -> None:
     assert shown(read(SELECTED.replace("{}", case[0]))) == case[1]
 
 
-def test_a_selected_value_states_the_assumption() -> None:
-    found = read(SELECTED.replace("{}", '"--tp", "4" if args.big else "2"'))
-    assert found.words[-1].why == "the default of the option big"
-    found = read(SELECTED.replace("{}", '"--tp", os.getenv("TP") or "2"'))
-    assert "`TP`" in (found.words[-1].why or "")
+@over(
+    [
+        ('"4" if args.big else "2"', "the default of the option big"),
+        ("str(args.digits * 2)", "the default of the option digits"),
+        ("str(max(args.digits, 2))", "the default of the option digits"),
+        ('os.getenv("TP") or "2"', "the default of `TP`, which comes from the environment"),
+        ("str(number * 2)", "the default of `N`, which comes from the environment"),
+    ]
+)
+def test_a_selected_or_computed_value_states_the_assumption(case: tuple[str, str]) -> None:
+    assert read(SELECTED.replace("{}", f'"--tp", {case[0]}')).words[-1].why == case[1]
 
 
 COMPREHENSIONS = """\
