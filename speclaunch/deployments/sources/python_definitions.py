@@ -273,7 +273,7 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 def global_names(tree: ast.Module) -> set[str]:
     """Return the names that functions declare as global, so that any call may change them."""
-    found = (node.names for node in ast.walk(tree) if isinstance(node, ast.Global))
+    found = (node.names for node in ast.walk(tree) if isinstance(node, (ast.Global, ast.Nonlocal)))
     return set(chain.from_iterable(found))
 
 

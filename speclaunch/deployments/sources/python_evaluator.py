@@ -6,7 +6,9 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -196,12 +198,28 @@ class PythonEvaluator:
     ) -> PythonValue:
         """Return the value of `table[key]` or `table.get(key, default)`."""
         table, key = self.value(held, depth + 1), self.value(args[0], depth + 1)
+        if isinstance(table, PythonList):
+            return self._part(node, table, args[0])
         if not isinstance(table, PythonTable) or not isinstance(key, PythonText) or key.unknown:
             return self.unknown(node)
         found = table.item(key.text)
         if found is None and len(args) > 1 and not table.rest:
             return self.value(args[1], depth + 1)
         return self.unknown(node) if found is None else found
+
+    def _part(self, node: ast.expr, listing: PythonList, at: ast.expr) -> PythonValue:
+        """Return `listing[2]` or `listing[:-1]`; unknown unless the limits are literal."""
+        elements, is_slice = listing.elements(), isinstance(at, ast.Slice)
+        listing.consumed = listing.consumed or is_slice
+        with suppress(ValueError, TypeError, IndexError):
+            limits = [at.lower, at.upper, at.step] if isinstance(at, ast.Slice) else [at]
+            known: list[Any] = [limit and ast.literal_eval(limit) for limit in limits]
+            if elements is not None and is_slice:
+                part = slice(*known)
+                return PythonList(listing.items[part], values=elements[part])
+            if elements is not None:
+                return elements[known[0]]
+        return PythonList([self.several(node)]) if is_slice else self.unknown(node)
 
     def _listing(self, node: ast.List | ast.Tuple, depth: int) -> PythonList:
         found = PythonList()
@@ -342,6 +360,8 @@ class PythonEvaluator:
             return replaced(node, self.value(inner, depth + 1)) or self.unknown(node)
         if name == "copy" and inner is not None and not node.args:
             return copied(self.value(inner, depth + 1))
+        if full_name == "vars" and len(node.args) == 1:
+            return self.value(node.args[0], depth + 1)
         if full_name in _ENVIRONMENT and node.args:
             return self._environment(node, depth)
         if full_name in ("max", "min") and not node.keywords:

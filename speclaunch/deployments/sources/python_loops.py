@@ -54,11 +54,8 @@ def _of_value(found: PythonValue) -> tuple[list[LoopElement], bool]:
         return [key for key, _ in found.entries.values()], not found.rest
     if not isinstance(found, PythonList):
         return [], False
-    pieces = [piece for item in found.items for piece in item.pieces]
-    if any(p.condition or (p.unknown and p.text[:1] == "*") for p in pieces):
-        return [], False
-    is_original = len(found.values) == len(found.items)
-    return [*(found.values if is_original else found.items)], True
+    elements = found.elements()
+    return [*(elements or [])], elements is not None
 
 
 def _numbers(

@@ -39,6 +39,7 @@ from speclaunch.deployments.sources.python_loops import (
 )
 from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.python_values import (
+    CHANGES,
     MAX_PIECES,
     PythonCall,
     PythonList,
@@ -50,6 +51,7 @@ from speclaunch.deployments.sources.python_values import (
     copied,
     dotted,
     last_name,
+    spoil,
     under,
 )
 from speclaunch.deployments.sources.source_text import Document
@@ -301,7 +303,8 @@ class _Scope:
                 self._assign([node.target], node.value)
             case ast.AugAssign():
                 self._calls(node.value)
-                self._grow(dotted(node.target), node.value)
+                made = ast.BinOp(node.target, node.op, node.value)
+                self._grow(node.target, ast.copy_location(made, node))
             case ast.Return() if node.value is not None:
                 self._calls(node.value)
                 self.seen.returned.append(self._evaluator.value(node.value))
@@ -316,7 +319,7 @@ class _Scope:
             case ast.Delete():
                 for target in node.targets:
                     if isinstance(target, ast.Subscript):
-                        self._remove(target.value, target.slice, sure=True)
+                        self._remove(target.value, target.slice, target, sure=True)
             case ast.Assert() | ast.Raise() | ast.Import() | ast.ImportFrom():
                 pass
             case _:
@@ -425,8 +428,13 @@ class _Scope:
         if isinstance(value, PythonList):
             value.made_in = (self._if, self._loose)
         for target in targets:
-            name = dotted(target)
-            if name is not None:
+            name, held = dotted(target), None
+            if isinstance(target, ast.Attribute):
+                held = self._evaluator.value(target.value)
+                key = self._evaluator.label(target, target.attr)
+            if isinstance(held, PythonTable):
+                self._set(held, {key.text: (key, value)}, target)
+            elif name is not None:
                 may_change = isinstance(value, PythonText) and name in self._global_names
                 self.names[name] = None if may_change else value
             elif isinstance(target, ast.Subscript):
@@ -458,7 +466,9 @@ class _Scope:
         index = at.constant if isinstance(at, PythonText) else None
         is_sure = (self._if, self._loose) == listing.made_in
         unknown, listing.values = self._evaluator.unknown(node), []
-        if type(index) is int and -len(listing.items) <= index < len(listing.items):
+        if isinstance(getattr(node, "slice", None), ast.Slice):
+            spoil(listing, None, self._evaluator.several(node))
+        elif type(index) is int and -len(listing.items) <= index < len(listing.items):
             listing.items[index] = value if is_sure and isinstance(value, PythonText) else unknown
         else:
             before = list(takewhile(lambda item: item.text[:2] != "--", listing.items))
@@ -484,29 +494,26 @@ class _Scope:
             else:
                 table.entries[name] = (key, value)
 
-    def _remove(self, held: ast.expr, key: ast.expr, *, sure: bool) -> None:
-        """Remove a key of a dictionary; mark its value as unknown if the removal is uncertain."""
-        table, name = self.names.get(dotted(held) or ""), self._evaluator.value(key)
-        if not isinstance(table, PythonTable):
-            return
-        known = isinstance(name, PythonText) and name.is_known
-        keys = [name.text] if known and isinstance(name, PythonText) else [*table.entries]
-        sure = sure and known and not self._if and not self._loose and id(table) not in self._outer
-        self._document.spend(len(keys))
-        for text in filter(table.entries.__contains__, keys):
-            label, _ = table.entries[text]
-            table.entries[text] = (label, self._evaluator.unknown(held))
-        if sure:
-            table.entries.pop(keys[0], None)
+    def _remove(self, held: ast.expr, key: ast.expr | None, node: ast.AST, *, sure: bool) -> None:
+        """Remove a key of a dictionary; mark as unknown what else a change may affect."""
+        value, name = self._evaluator.value(held), key and self._evaluator.value(key)
+        known = name.text if isinstance(name, PythonText) and name.is_known else None
+        entries = value.entries if isinstance(value, PythonTable) else {}
+        self._document.spend(1 if known else len(entries))
+        if known is None or known in entries or isinstance(value, PythonList):
+            spoil(value, known, self._evaluator.several(node))
+        if sure and not self._if and not self._loose and id(value) not in self._outer:
+            entries.pop(known or "", None)
 
-    def _grow(self, name: str | None, node: ast.expr) -> None:
-        if name is None:
-            return
-        old = self.names.get(name)
-        value = self._evaluator.value(node)
-        if isinstance(old, PythonList):
+    def _grow(self, target: ast.Name | ast.Attribute | ast.Subscript, made: ast.BinOp) -> None:
+        """Apply `target += …`, which changes a list and sets others to what `made` evaluates to."""
+        node, name = made.right, dotted(target) or ""
+        old = self.names.get(name) if name in self.names else self._evaluator.value(target)
+        value, is_sum = self._evaluator.value(node), isinstance(made.op, ast.Add)
+        is_text = isinstance(old, PythonText) and old.is_text and name in self.names
+        if isinstance(old, PythonList) and is_sum:
             self._add(old, self._evaluator.words(value, node), node)
-        elif isinstance(old, PythonText) and isinstance(value, PythonText) and old.is_text:
+        elif isinstance(old, PythonText) and isinstance(value, PythonText) and is_text and is_sum:
             pieces = value.pieces
             if self._if or self._loose:
                 pieces = self._evaluator.several(node).pieces
@@ -515,7 +522,7 @@ class _Scope:
             self.names[name] = grown
             self.seen.values.append(grown)
         else:
-            self.names[name] = None
+            self._assign([target], made)
 
     def _add(self, listing: PythonList, words: Sequence[PythonText], node: ast.expr) -> None:
         """Add words to a list: always, under a condition, or as an unknown number of items."""
@@ -539,8 +546,7 @@ class _Scope:
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return
         name, what = dotted(call.func.value), call.func.attr
-        is_part = isinstance(call.func.value, ast.Subscript)
-        held = self._evaluator.value(call.func.value) if is_part else self.names.get(name or "")
+        held = self._evaluator.value(call.func.value)
         if isinstance(held, PythonList) and len(call.args) == 1 and what in ("append", "extend"):
             value = self._evaluator.value(call.args[0])
             if what == "extend":
@@ -570,8 +576,12 @@ class _Scope:
         for call in own_nodes(node):
             self._document.spend()
             match call:
-                case ast.Call(func=ast.Attribute(value=held, attr="pop"), args=[key, *_]):
-                    self._remove(held, key, sure=call is node)
+                case ast.NamedExpr(target=ast.Name(id=name)):
+                    self.names[name] = self._evaluator.value(call.value) if call is node else None
+                case ast.Call(func=ast.Attribute(value=held, attr=what)) if what in CHANGES:
+                    key = call.args[0] if call.args and what in ("pop", "setdefault") else None
+                    if call is not node or what not in ("append", "extend", "update"):
+                        self._remove(held, key, call, sure=call is node and what == "pop")
             if not isinstance(call, ast.Call) or last_name(call.func) in self._ignored:
                 continue
             if (function := self._definitions.called(call)) is not None:

@@ -19,6 +19,15 @@ from speclaunch.deployments.sources.source_text import (
 )
 
 MAX_PIECES = 2000
+GROWS = "+="
+"""Key of a change that only adds items to a list."""
+CHANGES = frozenset(
+    [
+        *("append", "extend", "insert", "remove", "pop", "popitem", "clear", "sort", "reverse"),
+        *("update", "setdefault", "add", "discard"),
+    ]
+)
+"""Methods that change a list, a dictionary or a set."""
 _TEMPLATE = lazy(
     r"\{(?:![rsa])?(?::(?:.?[<>=^])?[-+ #0]*\d{0,2}[,_]?(?:\.\d{1,2})?[a-zA-Z%]?)?\}"
     r"|%[-#0 +]*\d{0,2}(?:\.\d{1,2})?[a-zA-Z]"
@@ -85,6 +94,13 @@ class PythonList(Struct):
     values: list[PythonValue] = []
     """Elements at its creation, which may be lists or dictionaries."""
 
+    def elements(self) -> list[PythonValue] | None:
+        """Return its elements, which may be unknown; None if their number is."""
+        pieces = [piece for item in self.items for piece in item.pieces]
+        if self.separator or any(p.condition or (p.unknown and p.text[:1] == "*") for p in pieces):
+            return None
+        return [*(self.values if len(self.values) == len(self.items) else self.items)]
+
     def consume(self) -> list[PythonText]:
         self.consumed = True
         return list(self.items)
@@ -138,6 +154,22 @@ def copied(value: PythonValue) -> PythonValue:
     if isinstance(value, PythonTable):
         return PythonTable(dict(value.entries), list(value.rest))
     return replace(value, items=list(value.items)) if isinstance(value, PythonList) else value
+
+
+def spoil(value: PythonValue, key: str | None, unknown: PythonText) -> None:
+    """Mark a part of a list or dictionary as unknown; None for any part.
+
+    `GROWS` also adds unknown parts; those of a list are at its end. The program at the start of a
+    command is unchanged.
+    """
+    if isinstance(value, PythonList):
+        value.values = []
+        first = next((i for i, item in enumerate(value.items) if item.text[:1] == "-"), None)
+        value.items[len(value.items) if key == GROWS else first :] = [unknown]
+    elif isinstance(value, PythonTable):
+        value.rest += [] if key is None or key in value.entries else [unknown]
+        for name in value.entries if key in (None, GROWS) else {key} & value.entries.keys():
+            value.entries[name] = (value.entries[name][0], unknown)
 
 
 def shown(value: PythonValue, template: str = "{}") -> tuple[WordPiece, ...] | None:

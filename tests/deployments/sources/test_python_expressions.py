@@ -142,7 +142,7 @@ subprocess.run(["sglang", "serve", "--model-path", "m", *{}])
         ("[w for k, v in pairs for w in (k, str(v))]", "--tp 8 --dp 2"),
         ('[f"--{k}={v}" for k, v in flags.items() if v is not None]', "--tp=8 --metrics=True"),
         ('[f"--{k}" for k, v in flags.items() if isinstance(v, bool)]', "--metrics"),
-        ('" ".join(f"--{k} {v}" for k, v in pairs[:1]).split()', "?"),
+        ('" ".join(f"--{k} {v}" for k, v in pairs[:1]).split()', "----tp 8"),
         ('[f"--{k}" for k in unset]', "?"),
         ('[f"--{k}" for k in ("a", "b") if unset]', "?"),
         ("[str(n) for n in range(1000)]", "?"),
@@ -192,3 +192,57 @@ def test_the_result_of_a_method_with_arguments(case: tuple[str, str]) -> None:
     twice = f"{METHODS}class Other:\n    def _args(self, tp):\n        return []\n"
     found = read_python(HEAD + twice.replace("{}", case[0]), "x.py").invocations
     assert all(word.text != "--port" for one in found for word in one.words)
+
+
+ALIASES = """\
+@dataclass
+class Config:
+    tp: int = 1
+a, d, n = Config(tp=2), {"tp": 2, "sub": {"tp": 2}}, [2, 3]
+objects, mode, text = [Config(tp=2)], 2, "2"
+parser = argparse.ArgumentParser()
+parser.add_argument("--tp", default=2)
+args = parser.parse_args()
+<>
+subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str({})])
+"""
+
+
+@over(
+    [
+        ("b = a\nb.tp = 4", "a.tp", "4"),
+        ("b = a\nb.tp += 2", "a.tp", "4"),
+        ("if x:\n    a.tp = 4", "a.tp", "?"),
+        ("e = d\ne['tp'] = 4", "d['tp']", "4"),
+        ("e = d['sub']\ne['tp'] = 4", "d['sub']['tp']", "4"),
+        ("e = d\ne.pop('tp')", "d.get('tp', 8)", "8"),
+        ("d['tp'] += 2", "d['tp']", "4"),
+        ("d |= {'tp': 4}", "d['tp']", "?"),
+        ("d.setdefault('tp', 4)", "d['tp']", "?"),
+        ("d.clear()", "d['tp']", "?"),
+        ("m = n\nm[0] = 4", "n[0]", "4"),
+        ("n.insert(0, 4)", "n[0]", "?"),
+        ("pass", "n[-1]", "3"),
+        ("pass", "n[9]", "?"),
+        ("pass", "n['a']", "?"),
+        ("objects[0].tp = 4", "objects[0].tp", "4"),
+        ("for o in objects:\n    o.tp = 4", "objects[0].tp", "4"),
+        ("vars(args)['tp'] = 4", "args.tp", "4"),
+        ("args.tp = 4", "args.tp", "4"),
+        ("args.tp *= 2", "args.tp", "4"),
+        ("mode *= 2", "mode", "4"),
+        ("text *= 2", "text", "?"),
+        ("if (mode := 4):\n    pass", "mode", "4"),
+        ("x and (mode := 4)", "mode", "?"),
+    ]
+)
+def test_a_value_that_the_program_changes(case: tuple[str, str, str]) -> None:
+    changed, expression, expected = case
+    found = read(ALIASES.replace("<>", changed).replace("{}", expression))
+    assert shown(found) == f"--tp {expected}"
+
+
+def test_a_variable_that_an_inner_function_sets() -> None:
+    inner = "    def g():\n        nonlocal tp\n        tp = 8\n    g()\n"
+    start = '    subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(tp)])\n'
+    assert shown(read(f"def f():\n    tp = 4\n{inner}{start}f()\n")) == "--tp ?"

@@ -775,7 +775,7 @@ SET_UP = "    @classmethod\n    def setUpClass(cls):\n        "
         (f"class A(Base):\n{GET}return ['--ep', '2']", ["--model-path m --ep 2"]),
         (f"class A(Base):\n{GET}a = ['--ep']\n        a.append('2')\n        return a", ["--model-path m --ep 2"]),
         (f"class A(Base):\n{GET}return super().get_server_args() + ['--ep', '2']", ["--model-path m --tp 2 --ep 2"]),
-        (f"class A(Base):\n{GET}if x:\n            return []\n        return ['--ep', '2']", ["--model-path m"]),
+        (f"class A(Base):\n{GET}if x:\n            return []\n        return ['--ep', '2']", ["--model-path m ?"]),
         (f"class A(Base):\n{SET_UP}cls.other_args = ['--ep', '2']\n        super().setUpClass()", ["--model-path m --tp 2 --ep 2"]),
         (f"class A(Base):\n    model = 'o'\n{SET_UP}pass", []),
         (f"class A(Base):\n    model = 'o'\nclass B(A):\n{GET}return []", ["--model-path o --tp 2", "--model-path o"]),
@@ -927,7 +927,16 @@ def test_a_loop_over_keys_and_flags(case: tuple[str, list[str]]) -> None:
 @over(
     [
         ("c[-1] = '2'", "m --tp 2 --port 2"),
-        ("c[3:3] = x", "m --tp ? --port ?"),
+        ("c[3:3] = x", "m ?"),
+        ("del c[3:5]", "m ?"),
+        ("c.pop()", "m ?"),
+        ("y = c.pop()", "m ?"),
+        ("c.insert(3, '--x')", "m ?"),
+        ("c.remove('--tp')", "m ?"),
+        ("x and c.append('--x')", "m ?"),
+        ("d = c\nd[-1] = '2'", "m --tp 2 --port 2"),
+        ("d = c\nd += ['--x']", "m --tp 2 --port 1 --x"),
+        ("c = c[:-2]", "m --tp 2"),
         ("c[c.index('--tp') + 1] = '4'", "m --tp ? --port ?"),
         ("if x:\n    c[4] = '4'", "m --tp ? --port 1"),
     ]
