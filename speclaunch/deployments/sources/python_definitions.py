@@ -9,6 +9,7 @@ from itertools import chain
 
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_values import (
+    CHANGES,
     PythonTable,
     PythonText,
     PythonValue,
@@ -23,6 +24,8 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_BASES = 5
 NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 
+Change = tuple[str, str | None]
+"""Variable with a value that a function changes, and the changed key: see `spoil`."""
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -55,6 +58,13 @@ class Definitions:
         counts = Counter(name for name, _ in named)
         self._methods = {name: method for name, method in named if counts[name] == 1}
         """Methods that only one class defines."""
+        self._changing: dict[int, bool] = {}
+        self.changed_globals: dict[Change, set[int]] = {}
+        """Changes of globals, with the functions that make them."""
+        for function in (node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)):
+            for change in changes(function):
+                if change[0] not in parameters(function):
+                    self.changed_globals.setdefault(change, set()).add(id(function))
         self._sites: dict[str, list[ast.Call]] = {}
         self._uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
         names = set(self._names.values())
@@ -115,7 +125,18 @@ class Definitions:
         sites = self._sites.get(node.name, []) if node is self.functions.get(node.name) else []
         if self._uses[node.name] != len(sites) or not any(ast.iter_child_nodes(node.args)):
             return []
-        return [] if sites and any(held in constants for held in _changed(node)) else sites
+        shared = {name for name, _ in changes(node)} - parameters(node)
+        return [] if sites and any(name in constants for name in shared) else sites
+
+    def may_change(self, node: AnyFunction) -> bool:
+        """True if a call of a function may change values of its caller."""
+        if id(node) not in self._changing:
+            self._changing[id(node)] = False
+            calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
+            inner = [self.called(call) or self.method(call) for call in calls]
+            is_changing = any(self.may_change(function) for function in inner if function)
+            self._changing[id(node)] = is_changing or bool(changes(node))
+        return self._changing[id(node)]
 
     def lineage(self, node: ast.ClassDef, depth: int = 0) -> Sequence[ast.ClassDef]:
         """Return a class after its base classes in this program, nearest last."""
@@ -134,14 +155,39 @@ class Definitions:
         return self._methods.get(name) if owner == "self" else None
 
 
-def _changed(node: AnyFunction) -> Iterator[str | None]:
-    """Yield the names of the lists and dictionaries that a function changes."""
+def changes(node: AnyFunction) -> set[Change]:
+    """Return the changes that a function makes to values that others see."""
+    found, hidden = set[Change](), set[str]()
     for part in ast.walk(node):
         match part:
-            case ast.Subscript(value=held, ctx=ast.Store() | ast.Del()):
-                yield dotted(held)
-            case ast.Call(func=ast.Attribute(value=held, attr="update" | "pop" | "setdefault")):
-                yield dotted(held)
+            case ast.Name(id=name, ctx=ast.Store()):
+                hidden.add(name)
+            case (
+                ast.AugAssign(target=held) | ast.Call(func=ast.Name(id="setattr"), args=[held, *_])
+            ):
+                found.add(_rooted(held))
+            case ast.Subscript() | ast.Attribute() if not isinstance(part.ctx, ast.Load):
+                found.add(_rooted(part))
+            case ast.Call(func=ast.Attribute(value=held, attr="pop"), args=[key, *_]):
+                found.add(_rooted(ast.Subscript(held, key)))
+            case ast.Call(func=ast.Attribute(value=held, attr=what)) if what in CHANGES:
+                found.add(_rooted(held))
+    hidden -= parameters(node) | global_names(node)
+    return {change for change in found if change[0] not in hidden}
+
+
+def _rooted(node: ast.expr) -> Change:
+    """Return the variable that contains a part of a value, and the part's first key."""
+    key: object = None
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        key = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", None)
+        node = node.value
+    return dotted(node) or "", key if isinstance(key, str) else None
+
+
+def parameters(node: AnyFunction) -> set[str]:
+    """Return the names of a function's parameters."""
+    return {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
 
 
 def bound_arguments(
@@ -150,24 +196,29 @@ def bound_arguments(
     """Return the known parameter values of a function in one call."""
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return {}
-    parameters = node.args
-    named = [*parameters.posonlyargs, *parameters.args]
+    declared = node.args
+    named = [*declared.posonlyargs, *declared.args]
     is_method = bool(named) and named[0].arg in ("self", "cls")
     named = named[1:] if is_method else named
-    defaults = parameters.defaults
+    defaults = declared.defaults
     pairs = (
         *zip(named[len(named) - len(defaults) :], defaults, strict=False),
-        *zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True),
+        *zip(declared.kwonlyargs, declared.kw_defaults, strict=True),
         *zip(named, call.args, strict=False),
     )
     found = {parameter.arg: value for parameter, value in pairs if value is not None}
-    names = {parameter.arg for parameter in (*named, *parameters.kwonlyargs)}
+    shared = [value for value in defaults if isinstance(value, (ast.List, ast.Dict))]
+    changed = {name for name, _ in changes(node)} if shared else ()
+    evaluator.document.spend(1 + len(shared) * len(node.body))
+    for name in [name for name in changed if found.get(name) in shared]:
+        del found[name]  # calls share this default, and each may change it
+    names = {parameter.arg for parameter in (*named, *declared.kwonlyargs)}
     table = evaluator.keywords(call)
     values = {name: evaluator.value(value) for name, value in found.items()}
     values |= {name: value for name, (_, value) in table.entries.items() if name in names}
-    if parameters.kwarg is not None:
+    if declared.kwarg is not None:
         entries = {key: entry for key, entry in table.entries.items() if key not in names}
-        values[parameters.kwarg.arg] = PythonTable(entries, table.rest)
+        values[declared.kwarg.arg] = PythonTable(entries, table.rest)
     elif table.rest:
         return {}
     return {
@@ -239,6 +290,15 @@ def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
             yield target.id, value
 
 
+def stated_gpus(node: AnyFunction | ast.ClassDef, evaluator: PythonEvaluator) -> str | None:
+    """Return the GPUs in a decorator like `@app.function(gpu="H100:8")`; None if not stated."""
+    calls = (call for call in node.decorator_list if isinstance(call, ast.Call))
+    keywords = chain.from_iterable(call.keywords for call in calls)
+    found = [evaluator.value(keyword.value) for keyword in keywords if keyword.arg == "gpu"]
+    texts = [value.text for value in found if isinstance(value, PythonText) and value.is_known]
+    return texts[-1] if texts else None
+
+
 def extends(method: AnyFunction | ast.ClassDef) -> bool:
     """True if a method calls the method of its base class that it overrides."""
     calls = (dotted(call.func) for call in ast.walk(method) if isinstance(call, ast.Call))
@@ -271,7 +331,7 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
         waiting.extend(reversed(list(ast.iter_child_nodes(found))))
 
 
-def global_names(tree: ast.Module) -> set[str]:
+def global_names(tree: ast.AST) -> set[str]:
     """Return the names that functions declare as global, so that any call may change them."""
     found = (node.names for node in ast.walk(tree) if isinstance(node, (ast.Global, ast.Nonlocal)))
     return set(chain.from_iterable(found))

@@ -218,7 +218,7 @@ class PythonEvaluator:
                 part = slice(*known)
                 return PythonList(listing.items[part], values=elements[part])
             if elements is not None:
-                return elements[known[0]]
+                return elements[int(known[0])]
         return PythonList([self.several(node)]) if is_slice else self.unknown(node)
 
     def _listing(self, node: ast.List | ast.Tuple, depth: int) -> PythonList:

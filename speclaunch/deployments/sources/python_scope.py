@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import NamedTuple
 
 from speclaunch.deployments.sources.python_data import loaded
@@ -24,7 +23,9 @@ from speclaunch.deployments.sources.python_definitions import (
     global_names,
     is_parsing,
     own_nodes,
+    parameters,
     returns_at_end,
+    stated_gpus,
 )
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_loops import (
@@ -51,6 +52,8 @@ from speclaunch.deployments.sources.python_values import (
     copied,
     dotted,
     last_name,
+    set_entries,
+    set_item,
     spoil,
     under,
 )
@@ -66,6 +69,7 @@ _READERS = frozenset({"update", "isinstance", "get", "items", "int", "lower", "u
 
 
 _Arguments = Mapping[str, PythonValue]
+_Names = dict[str, PythonValue | None]
 
 
 class _WaitingScope(NamedTuple):
@@ -127,6 +131,8 @@ class PythonProgram:
 
     def evaluator(self, names: Mapping[str, PythonValue | None]) -> PythonEvaluator:
         def made_by(call: PythonMaker, depth: int) -> PythonValue | None:
+            if (applied := f"@{id(call)}") in names:
+                return names[applied]
             if not isinstance(call, ast.Call):
                 return comprehension(call, names, self.evaluator)
             result = self._result(call, names, found) or loaded(call, found)
@@ -141,19 +147,38 @@ class PythonProgram:
         evaluator: PythonEvaluator,
     ) -> PythonValue | None:
         """Return what a function or method of the program returns to `call`; None if unknown."""
-        function, seen = self.definitions.called(call), self._constants or self._globals()
-        if function is None:
-            function = self.definitions.method(call)
-            seen = seen | {name: value for name, value in names.items() if name[:5] == "self."}
-        is_bounded = self._running < _MAX_RUNNING and self._results < _MAX_RESULTS
-        if function is None or not is_bounded or not returns_at_end(function):
+        function = self.definitions.called(call) or self.definitions.method(call)
+        if function is None or not self._is_bounded or not returns_at_end(function):
             return None
         known = bound_arguments(function, call, evaluator)
-        self._results += 1
-        self._running += 1
-        returned = self._trial(seen, function, known).seen.returned
-        self._running -= 1
+        arguments = {name: copied(value) for name, value in known.items()}
+        returned = self._trial(self._seen(names), function, arguments).seen.returned
         return returned[0] if len(returned) == 1 else None
+
+    @property
+    def _is_bounded(self) -> bool:
+        return self._running < _MAX_RUNNING and self._results < _MAX_RESULTS
+
+    def _seen(self, names: Mapping[str, PythonValue | None]) -> dict[str, PythonValue | None]:
+        """Return the names that a called function sees: globals, and its caller's attributes."""
+        own = {name: value for name, value in names.items() if name[:5] == "self."}
+        return dict(self._constants or self._globals()) | own
+
+    def apply(self, call: ast.Call, caller: _Scope, evaluator: PythonEvaluator) -> None:
+        """Let a function of the program change the values of its caller."""
+        function = self.definitions.called(call) or self.definitions.method(call)
+        if function is None or not self.definitions.may_change(function):
+            return
+        known, names = bound_arguments(function, call, evaluator), caller.names
+        shared = {name: names.get(name) for name, _ in self.definitions.changed_globals}
+        if self._is_bounded:
+            trial = self._trial(self._seen(names) | shared, function, known, caller)
+            names |= {name: value for name, value in trial.names.items() if name[:5] == "self."}
+            is_certain = len(trial.seen.returned) == 1 and returns_at_end(function)
+            names[f"@{id(call)}"] = trial.seen.returned[0] if is_certain else None
+        else:
+            for value in (*known.values(), *shared.values()):
+                spoil(value, None, evaluator.several(call))
 
     def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
         self._waiting += [_WaitingScope(node, dict(names), scope.seen) for node in scope.nested]
@@ -176,14 +201,16 @@ class PythonProgram:
         node, outer, names = waiting.node, waiting.outer, dict(waiting.names)
         inside = ScopeContents(env=dict(outer.env))
         scope = _Scope(self, names, inside)
-        for decorator in node.decorator_list:
-            scope.decorator(decorator)
-        inside.gpus = inside.gpus or outer.gpus
+        inside.gpus = stated_gpus(node, self.evaluator(names)) or outer.gpus
         if isinstance(node, FUNCTIONS):
             for parameter in ast.iter_child_nodes(node.args):
                 if isinstance(parameter, ast.arg):
                     value = arguments.get(parameter.arg)
                     scope.names[parameter.arg] = value and copied(value)
+            for (name, key), functions in self.definitions.changed_globals.items():
+                if (value := names.get(name)) is not None and functions - {id(node)}:
+                    names[name] = value = copied(value)
+                    spoil(value, key, self.evaluator(names).several(node))
             scope.run(node.body)
         else:
             outside = set(names)
@@ -211,14 +238,17 @@ class PythonProgram:
                 scope.names[f"{owner}.{method.name}()"] = result
 
     def _trial(
-        self, names: Mapping[str, PythonValue | None], method: AnyFunction, known: _Arguments
+        self, names: _Names, method: AnyFunction, known: _Arguments, caller: _Scope | None = None
     ) -> _Scope:
-        """Run a function on copies of the known lists and dictionaries."""
+        """Run a function on the values of its caller, or else on copies of what it sees."""
         self.document.spend(1 + len(names) // 20)
-        copies = {name: value and copied(value) for name, value in names.items()}
-        parameters = (part.arg for part in ast.walk(method.args) if isinstance(part, ast.arg))
-        trial = _Scope(self, copies | dict.fromkeys(parameters) | dict(known), ScopeContents())
+        copies = {n: v and copied(v) for n, v in names.items()} if caller is None else names
+        own = dict.fromkeys(parameters(method)) | dict(known)
+        trial = _Scope(self, {**copies, **own}, ScopeContents(), caller)
+        self._results += 1
+        self._running += 1
         trial.run(method.body)
+        self._running -= 1
         return trial
 
 
@@ -229,7 +259,11 @@ class _Scope:
     """Reader of a function, a class body or the module."""
 
     def __init__(
-        self, program: PythonProgram, names: dict[str, PythonValue | None], seen: ScopeContents
+        self,
+        program: PythonProgram,
+        names: _Names,
+        seen: ScopeContents,
+        caller: _Scope | None = None,
     ) -> None:
         self.names = names
         self.seen = seen
@@ -239,15 +273,17 @@ class _Scope:
         self._document = program.document
         self._ignored = program.ignored
         self._global_names = program.global_names
-        self._if: int | None = None
+        self._caller = caller
+        self._if: int | None = caller._if if caller else None
         """Line of the outermost current condition; None outside conditions."""
-        self._loose = 0
+        self._loose: int = caller._loose if caller else 0
         """Number of enclosing bodies that may run any number of times."""
         self._walked: frozenset[str] = frozenset()
         """Names that the enclosing loops over known elements assign."""
         self._repeated = 1
         """Number of times that the enclosing loops run the current statement."""
         self._depth = 0
+        self._program = program
         self._outer = frozenset(map(id, names.values()))  # other functions may use them, too
 
     def run(self, body: Sequence[ast.stmt]) -> None:
@@ -265,14 +301,19 @@ class _Scope:
         own = {part.name for part in self.nested if not extends(part)}
         self.nested[:0] = [part for part in inherited if part.name not in own]
 
-    def decorator(self, node: ast.expr) -> None:
-        """Read the GPUs from a decorator like `@app.function(gpu="H100:8")`."""
-        if isinstance(node, ast.Call):
-            for keyword in node.keywords:
-                if keyword.arg == "gpu":
-                    value = self._evaluator.value(keyword.value)
-                    if isinstance(value, PythonText) and value.is_known:
-                        self.seen.gpus = value.text
+    @property
+    def _where(self) -> tuple[int | None, int]:
+        """Line of the current condition, and number of enclosing loops and branches."""
+        return self._if, self._loose
+
+    def _add(self, listing: PythonList, added: PythonValue, node: ast.expr) -> None:
+        """Add words to a list: always, under a condition, or as an unknown number of items."""
+        words = self._evaluator.words(added, node)
+        if self._loose > listing.made_in[1]:
+            words = [self._evaluator.several(node)]
+        elif self._if is not None and self._if != listing.made_in[0]:
+            words = [under(word, self._if) for word in words]
+        listing.items += words
 
     def _statement(self, node: ast.stmt) -> None:  # noqa: PLR0912
         match node:
@@ -339,7 +380,7 @@ class _Scope:
         self._if = line = outer or node.lineno
         self.run(node.body)
         last = node.body[-1]
-        is_early = isinstance(last, ast.Return) and self._is_listed(last.value)
+        is_early = isinstance(last, ast.Return) and (self._caller or self._is_listed(last.value))
         self._if = line if is_early else outer  # what follows is not in the list returned early
         self._forget(before, node.test)
         if isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not) and ends(last):
@@ -418,7 +459,7 @@ class _Scope:
             self.names[name] = None
             if isinstance(value, PythonList):
                 rest = [self._evaluator.several(decides)]
-                self.names[name] = PythonList(rest, made_in=(self._if, self._loose))
+                self.names[name] = PythonList(rest, made_in=self._where)
 
     # -- values -------------------------------------------------------------------------
 
@@ -426,14 +467,16 @@ class _Scope:
         value = self._evaluator.value(node)
         self.seen.values.append(value)
         if isinstance(value, PythonList):
-            value.made_in = (self._if, self._loose)
+            value.made_in = self._where
         for target in targets:
             name, held = dotted(target), None
             if isinstance(target, ast.Attribute):
                 held = self._evaluator.value(target.value)
                 key = self._evaluator.label(target, target.attr)
             if isinstance(held, PythonTable):
-                self._set(held, {key.text: (key, value)}, target)
+                set_entries(
+                    held, {key.text: (key, value)}, self._evaluator.unknown(target), self._where
+                )
             elif name is not None:
                 may_change = isinstance(value, PythonText) and name in self._global_names
                 self.names[name] = None if may_change else value
@@ -446,7 +489,9 @@ class _Scope:
         key, name = self._evaluator.value(target.slice), dotted(target.value)
         table = self._evaluator.value(target.value)
         if isinstance(table, PythonList):
-            self._replace(table, key, value, target)
+            is_item = isinstance(key, PythonText) and key.constant is not None
+            unknown = (self._evaluator.unknown if is_item else self._evaluator.several)(target)
+            set_item(table, key, value if self._where == table.made_in else unknown, unknown)
             return
         if not isinstance(key, PythonText) or not (key.is_text and key.is_known):
             if isinstance(table, PythonTable):
@@ -457,51 +502,20 @@ class _Scope:
                 self.seen.env[key.text] = value.field().word()
             return
         if isinstance(table, PythonTable):
-            self._set(table, {key.text: (key, value)}, target)
-
-    def _replace(
-        self, listing: PythonList, at: PythonValue, value: PythonValue, node: ast.AST
-    ) -> None:
-        """Replace an item of a list. Under a condition or at an unknown index, it is unknown."""
-        index = at.constant if isinstance(at, PythonText) else None
-        is_sure = (self._if, self._loose) == listing.made_in
-        unknown, listing.values = self._evaluator.unknown(node), []
-        if isinstance(getattr(node, "slice", None), ast.Slice):
-            spoil(listing, None, self._evaluator.several(node))
-        elif type(index) is int and -len(listing.items) <= index < len(listing.items):
-            listing.items[index] = value if is_sure and isinstance(value, PythonText) else unknown
-        else:
-            before = list(takewhile(lambda item: item.text[:2] != "--", listing.items))
-            listing.items[len(before) :] = [
-                item if item.text[:2] == "--" else unknown for item in listing.items[len(before) :]
-            ]
-
-    def _set(
-        self,
-        table: PythonTable,
-        entries: Mapping[str, tuple[PythonText, PythonValue]],
-        node: ast.AST,
-    ) -> None:
-        """Set entries. Under a condition, an existing entry becomes unknown."""
-        self._document.spend(len(entries))
-        for name, (key, value) in entries.items():
-            unknown = self._evaluator.unknown(node)
-            if self._loose or (self._if and name in table.entries):
-                table.entries[name] = (key, unknown)
-            elif self._if:
-                text = value if isinstance(value, PythonText) else unknown
-                table.entries[name] = (under(key, self._if), under(text, self._if))
-            else:
-                table.entries[name] = (key, value)
+            set_entries(
+                table, {key.text: (key, value)}, self._evaluator.unknown(target), self._where
+            )
 
     def _remove(self, held: ast.expr, key: ast.expr | None, node: ast.AST, *, sure: bool) -> None:
         """Remove a key of a dictionary; mark as unknown what else a change may affect."""
         value, name = self._evaluator.value(held), key and self._evaluator.value(key)
         known = name.text if isinstance(name, PythonText) and name.is_known else None
         entries = value.entries if isinstance(value, PythonTable) else {}
-        self._document.spend(1 if known else len(entries))
-        if known is None or known in entries or isinstance(value, PythonList):
-            spoil(value, known, self._evaluator.several(node))
+        keys = [None] if key is None or not entries else [*entries] if known is None else [known]
+        self._document.spend(len(keys))
+        for part in keys:
+            if part in entries or part is None:
+                spoil(value, part, self._evaluator.several(node))
         if sure and not self._if and not self._loose and id(value) not in self._outer:
             entries.pop(known or "", None)
 
@@ -512,7 +526,7 @@ class _Scope:
         value, is_sum = self._evaluator.value(node), isinstance(made.op, ast.Add)
         is_text = isinstance(old, PythonText) and old.is_text and name in self.names
         if isinstance(old, PythonList) and is_sum:
-            self._add(old, self._evaluator.words(value, node), node)
+            self._add(old, value, node)
         elif isinstance(old, PythonText) and isinstance(value, PythonText) and is_text and is_sum:
             pieces = value.pieces
             if self._if or self._loose:
@@ -524,52 +538,37 @@ class _Scope:
         else:
             self._assign([target], made)
 
-    def _add(self, listing: PythonList, words: Sequence[PythonText], node: ast.expr) -> None:
-        """Add words to a list: always, under a condition, or as an unknown number of items."""
-        line, loose = listing.made_in
-        if self._loose > loose:
-            listing.items.append(self._evaluator.several(node))
-        elif self._if is not None and self._if != line:
-            listing.items += [under(word, self._if) for word in words]
-        else:
-            listing.items += words
-
     # -- calls --------------------------------------------------------------------------
 
     def _expression(self, node: ast.expr) -> None:
         self._calls(node)
         call = node.value if isinstance(node, ast.Await) else node
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and f"@{id(call)}" not in self.names
+        ):
             for passed in filter(None, map(dotted, call.args)):
                 if isinstance(table := self.names.get(passed), PythonTable):
                     table.rest.append(self._evaluator.several(call))  # `call` may change it
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return
-        name, what = dotted(call.func.value), call.func.attr
+        name, what, is_sure = dotted(call.func.value), call.func.attr, self._where == (None, 0)
         held = self._evaluator.value(call.func.value)
         if isinstance(held, PythonList) and len(call.args) == 1 and what in ("append", "extend"):
             value = self._evaluator.value(call.args[0])
-            if what == "extend":
-                words = self._evaluator.words(value, call.args[0])
-            else:
-                words = [value if isinstance(value, PythonText) else self._evaluator.unknown(call)]
-            self._add(held, words, call.args[0])
+            if what == "append":
+                known = value if isinstance(value, PythonText) else self._evaluator.unknown(call)
+                value = PythonList([known])
+            self._add(held, value, call.args[0])
         elif isinstance(held, PythonTable) and what == "update":
             added = self._evaluator.dictionary(call)
-            self._set(held, {} if self._loose else added.entries, call)
+            self._document.spend(len(added.entries))
+            entries = {} if self._loose else added.entries
+            set_entries(held, entries, self._evaluator.unknown(call), self._where)
             held.rest += [self._evaluator.several(call)] if self._loose else added.rest
-        elif name in ("os.environ", "environ") and what in ("update", "setdefault"):
-            self._environment(call)
-
-    def _environment(self, call: ast.Call) -> None:
-        values = [self._evaluator.value(argument) for argument in call.args]
-        if self._if or self._loose:
-            return
-        match values:
-            case [PythonTable() as table, *_]:
-                self.seen.env |= table.words()
-            case [PythonText() as key, PythonText() as value]:
-                self.seen.env[key.text] = value.field().word()
+        elif is_sure and name in ("os.environ", "environ") and what in ("update", "setdefault"):
+            self.seen.set_environment(map(self._evaluator.value, call.args))
 
     def _calls(self, node: ast.AST) -> None:
         """Record every call in an expression, except inside nested functions."""
@@ -587,6 +586,7 @@ class _Scope:
             if (function := self._definitions.called(call)) is not None:
                 known = bound_arguments(function, call, self._evaluator)
                 self.seen.passed.append((call, {name: copied(v) for name, v in known.items()}))
+            self._program.apply(call, self, self._evaluator)
             args: list[PythonValue] = []
             for argument in call.args[:50]:
                 if isinstance(argument, ast.Starred):

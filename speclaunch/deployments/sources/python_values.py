@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeGuard
 
@@ -19,8 +19,6 @@ from speclaunch.deployments.sources.source_text import (
 )
 
 MAX_PIECES = 2000
-GROWS = "+="
-"""Key of a change that only adds items to a list."""
 CHANGES = frozenset(
     [
         *("append", "extend", "insert", "remove", "pop", "popitem", "clear", "sort", "reverse"),
@@ -148,6 +146,14 @@ class ScopeContents(Struct):
     passed: list[tuple[ast.Call, dict[str, PythonValue]]] = []
     """Calls of the program's functions, with the known values of their parameters."""
 
+    def set_environment(self, arguments: Iterable[PythonValue]) -> None:
+        """Apply `os.environ.update(table)` or `os.environ.setdefault(key, value)`."""
+        match list(arguments):
+            case [PythonTable() as table, *_]:
+                self.env |= table.words()
+            case [PythonText() as key, PythonText() as value]:
+                self.env[key.text] = value.field().word()
+
 
 def copied(value: PythonValue) -> PythonValue:
     """Return a shallow copy of a list or dictionary; other values unchanged."""
@@ -156,19 +162,46 @@ def copied(value: PythonValue) -> PythonValue:
     return replace(value, items=list(value.items)) if isinstance(value, PythonList) else value
 
 
-def spoil(value: PythonValue, key: str | None, unknown: PythonText) -> None:
-    """Mark a part of a list or dictionary as unknown; None for any part.
+def set_item(listing: PythonList, at: PythonValue, value: PythonValue, unknown: PythonText) -> None:
+    """Replace an item of a list; at an unknown index, any value is `unknown`."""
+    index = at.constant if isinstance(at, PythonText) else None
+    listing.values = []
+    if type(index) is int and -len(listing.items) <= index < len(listing.items):
+        listing.items[index] = value if isinstance(value, PythonText) else unknown
+    else:
+        spoil(listing, None, unknown)
 
-    `GROWS` also adds unknown parts; those of a list are at its end. The program at the start of a
-    command is unchanged.
+
+def set_entries(
+    table: PythonTable,
+    entries: Mapping[str, tuple[PythonText, PythonValue]],
+    unknown: PythonText,
+    where: tuple[int | None, int],
+) -> None:
+    """Set entries. Under the condition of line `where[0]`, an existing entry becomes unknown."""
+    line, loose = where
+    for name, (key, value) in entries.items():
+        if loose or (line and name in table.entries):
+            table.entries[name] = (key, unknown)
+        elif line:
+            text = value if isinstance(value, PythonText) else unknown
+            table.entries[name] = (under(key, line), under(text, line))
+        else:
+            table.entries[name] = (key, value)
+
+
+def spoil(value: PythonValue | None, key: str | None, unknown: PythonText) -> None:
+    """Mark a part of a list or dictionary as unknown; None for any part, with further parts.
+
+    The program at the start of a command is unchanged.
     """
     if isinstance(value, PythonList):
         value.values = []
         first = next((i for i, item in enumerate(value.items) if item.text[:1] == "-"), None)
-        value.items[len(value.items) if key == GROWS else first :] = [unknown]
+        value.items[first:] = [unknown]
     elif isinstance(value, PythonTable):
-        value.rest += [] if key is None or key in value.entries else [unknown]
-        for name in value.entries if key in (None, GROWS) else {key} & value.entries.keys():
+        value.rest += [] if key in value.entries else [unknown]
+        for name in value.entries if key is None else {key} & value.entries.keys():
             value.entries[name] = (value.entries[name][0], unknown)
 
 

@@ -246,3 +246,74 @@ def test_a_variable_that_an_inner_function_sets() -> None:
     inner = "    def g():\n        nonlocal tp\n        tp = 8\n    g()\n"
     start = '    subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(tp)])\n'
     assert shown(read(f"def f():\n    tp = 4\n{inner}{start}f()\n")) == "--tp ?"
+
+
+CALLED = """\
+@dataclass
+class Config:
+    tp: int = 1
+D, L, c = {"tp": 2}, ["--x"], Config()
+def set_tp(d, value):
+    d["tp"] = value
+def outer(d):
+    set_tp(d, 4)
+def add(words):
+    words.append("--y")
+    return words
+def add_some(words):
+    if unknown:
+        return
+    words.append("--y")
+def override():
+    D["tp"] = 4
+def configure(config):
+    config.tp = 4
+def by_default(words=[]):
+    words.append("--y")
+    return words
+<>
+"""
+START = 'subprocess.run(["sglang", "serve", "--model-path", "m", {}])'
+
+
+@over(
+    [
+        ("set_tp(D, 4)", 'str(D["tp"])', "4"),
+        ("x = set_tp(D, 4)", 'str(D["tp"])', "4"),
+        ("outer(D)", 'str(D["tp"])', "4"),
+        ("if x:\n    outer(D)", 'str(D["tp"])', "?"),
+        ("override()", 'str(D["tp"])', "4"),
+        ("print(override())", 'str(D["tp"])', "4"),
+        ("configure(c)", "str(c.tp)", "4"),
+        ("b = add(L)", "*L, *b", "--x --y --x --y"),
+        ("L = add(L)", "*L", "--x --y"),
+        ("b = len(add(L)), add(L)", "*L", "--x --y --y"),
+        ("add_some(L)", "*L[1:]", "?"),
+        ("if x:\n    add(L)", "*L[1:]", "?"),
+        ("for y in z:\n    add(L)", "*L[1:]", "?"),
+        ("by_default()", "*by_default()", "?"),
+    ]
+)
+def test_a_value_that_a_called_function_changes(case: tuple[str, str, str]) -> None:
+    call, words, expected = case
+    assert shown(read(CALLED.replace("<>", call) + START.replace("{}", words))) == expected
+
+
+@over(
+    [
+        ("override()\nmain()", 'str(D["tp"])', "?"),
+        ("main()", 'str(D["tp"])', "?"),
+        ("D['tp'] = 4\nmain()", 'str(D["tp"])', "?"),
+        ("configure(c)\nmain()", "str(c.tp)", "4"),
+        ("add(L)\nmain()", "*L", "--x --y"),
+    ]
+)
+def test_a_global_that_another_function_may_change(case: tuple[str, str, str]) -> None:
+    call, words, expected = case
+    main = f"def main():\n    {START.replace('{}', words)}\n"
+    assert shown(read(CALLED.replace("<>", main + call))) == expected
+
+
+def test_a_function_that_calls_itself_may_change_a_value() -> None:
+    change = "def f(d, n):\n    d['tp'] = n\n    f(d, n - 1)\nd = {'tp': 2}\nf(d, 9)\n"
+    assert shown(read(change + START.replace("{}", 'str(d["tp"])'))) == "?"
