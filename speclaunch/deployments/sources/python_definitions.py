@@ -22,6 +22,10 @@ _PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
 """Methods that call the preceding function or class with their arguments (Ray, Modal)."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_BASES = 5
+SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
+"""Methods that set attributes before other methods run."""
+MAX_STARTS = 16
+"""Maximum number of times that a loop's body is read if it may start a server."""
 NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 
 Change = tuple[str, str | None]
@@ -65,6 +69,8 @@ class Definitions:
             for change in changes(function):
                 if change[0] not in parameters(function):
                     self.changed_globals.setdefault(change, set()).add(id(function))
+        self.passed: dict[str, list[tuple[ast.Call, dict[str, PythonValue]]]] = {}
+        """Calls of each function that were read, with the known values of its parameters."""
         self._sites: dict[str, list[ast.Call]] = {}
         self._uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
         names = set(self._names.values())
@@ -115,6 +121,21 @@ class Definitions:
         if len(sites) != 1 or self._uses[node.name] > 1:
             return {}
         return bound_arguments(node, sites[0], self._evaluator())
+
+    def known_arguments(
+        self, node: AnyFunction | ast.ClassDef, constants: Container[str | None], *, is_last: bool
+    ) -> Sequence[Mapping[str, PythonValue]] | None:
+        """Return the arguments of each call of a function; None before its callers are read."""
+        if not isinstance(node, FUNCTIONS):
+            return [{}]
+        sites = self.sites(node, constants)
+        passed = self.passed.get(node.name, []) if sites else []
+        is_read = {id(call) for call, _ in passed} == set(map(id, sites))
+        if not is_read and not is_last:
+            return None
+        if passed and is_read and len(passed) <= MAX_STARTS:
+            return [arguments for _, arguments in passed]
+        return [self.arguments(node)]
 
     def sites(self, node: AnyFunction, constants: Container[str | None]) -> list[ast.Call]:
         """Return the calls that decide how a top-level function is read.

@@ -1,8 +1,7 @@
 """Walk through a Python program's statements in order, tracking names and growing lists.
 
-Nothing is executed, and no condition is evaluated except tests of the elements of a known iterable,
-for each of which a loop's body is read. An item added to a list under an `if` gets that condition.
-Values that other loops add, or that differ between branches, are unknown.
+Nothing is executed. An item added under an `if` that known values do not decide gets its condition.
+Values that differ between branches, or that loops over unknown elements add, are unknown.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ from typing import NamedTuple
 from speclaunch.deployments.sources.python_data import loaded
 from speclaunch.deployments.sources.python_definitions import (
     FUNCTIONS,
+    MAX_STARTS,
+    SET_UPS,
     AnyFunction,
     Definitions,
     assigned_once,
@@ -30,7 +31,7 @@ from speclaunch.deployments.sources.python_definitions import (
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_loops import (
     MAX_ELEMENTS,
-    ElementTests,
+    READERS,
     assigned,
     called_names,
     carried,
@@ -41,6 +42,7 @@ from speclaunch.deployments.sources.python_loops import (
 from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.python_values import (
     CHANGES,
+    ENVIRONMENT,
     MAX_PIECES,
     PythonCall,
     PythonList,
@@ -52,6 +54,7 @@ from speclaunch.deployments.sources.python_values import (
     copied,
     dotted,
     last_name,
+    noted,
     set_entries,
     set_item,
     spoil,
@@ -60,13 +63,8 @@ from speclaunch.deployments.sources.python_values import (
 from speclaunch.deployments.sources.source_text import Document
 
 _MAX_SCOPES, _MAX_NESTING, _MAX_REPEATED_NODES = 5000, 30, 20_000
-_MAX_STARTS = 16
-"""Maximum number of times that a loop's body is read if it may start a server."""
 _MAX_DELAYS, _MAX_RUNNING, _MAX_RESULTS = 3, 3, 300
 """Limits: how often a function waits for its callers; depth and number of evaluated calls."""
-_READERS = frozenset({"update", "isinstance", "get", "items", "int", "lower", "upper"})
-"""Further functions that start nothing."""
-
 
 _Arguments = Mapping[str, PythonValue]
 _Names = dict[str, PythonValue | None]
@@ -96,7 +94,6 @@ class PythonProgram:
         self.global_names = global_names(tree)
         self._used = {last_name(c.func) for c in ast.walk(tree) if isinstance(c, ast.Call)}
         self._waiting: list[_WaitingScope] = []
-        self._passed: dict[str, list[tuple[ast.Call, dict[str, PythonValue]]]] = {}
         self._running = self._results = 0
         self._constants: dict[str, PythonValue | None] = {}
         self.definitions = Definitions(tree, lambda: self.evaluator(self._constants))
@@ -113,7 +110,8 @@ class PythonProgram:
         self._queue(module, self._constants)
         while self._waiting and len(self.seen) < _MAX_SCOPES:
             waiting = self._waiting.pop(0)
-            known = self._known_arguments(waiting)
+            is_last = waiting.delays >= _MAX_DELAYS
+            known = self.definitions.known_arguments(waiting.node, self._constants, is_last=is_last)
             if known is None:
                 self._waiting.append(waiting._replace(delays=waiting.delays + 1))
             for arguments in known or ():
@@ -127,7 +125,7 @@ class PythonProgram:
     def _add(self, seen: ScopeContents) -> None:
         self.seen.append(seen)
         for call, arguments in seen.passed:
-            self._passed.setdefault(last_name(call.func), []).append((call, arguments))
+            self.definitions.passed.setdefault(last_name(call.func), []).append((call, arguments))
 
     def evaluator(self, names: Mapping[str, PythonValue | None]) -> PythonEvaluator:
         def made_by(call: PythonMaker, depth: int) -> PythonValue | None:
@@ -183,20 +181,6 @@ class PythonProgram:
     def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
         self._waiting += [_WaitingScope(node, dict(names), scope.seen) for node in scope.nested]
 
-    def _known_arguments(self, waiting: _WaitingScope) -> Sequence[_Arguments] | None:
-        """Return the arguments of each call of a function; None before its callers are read."""
-        node = waiting.node
-        if not isinstance(node, FUNCTIONS):
-            return [{}]
-        sites = self.definitions.sites(node, self._constants)
-        passed = self._passed.get(node.name, []) if sites else []
-        is_read = {id(call) for call, _ in passed} == set(map(id, sites))
-        if not is_read and waiting.delays < _MAX_DELAYS:
-            return None
-        if passed and is_read and len(passed) <= _MAX_STARTS:
-            return [arguments for _, arguments in passed]
-        return [self.definitions.arguments(node)]
-
     def _nested(self, waiting: _WaitingScope, arguments: _Arguments) -> None:
         node, outer, names = waiting.node, waiting.outer, dict(waiting.names)
         inside = ScopeContents(env=dict(outer.env))
@@ -226,7 +210,7 @@ class PythonProgram:
         """Set what set-up methods set, and results: `self.f()`, or `super.f()` if overridden."""
         methods = {method: method.name for method in scope.nested if isinstance(method, FUNCTIONS)}
         last = {name: method for method, name in methods.items()}
-        set_ups = [method for method, name in methods.items() if name.lower() in _SET_UPS]
+        set_ups = [method for method, name in methods.items() if name.lower() in SET_UPS]
         found = [m for m in methods if isinstance(m.body[-1], ast.Return) and m.name in self._used]
         for method in (*found, *set_ups, *found):
             trial = self._trial(scope.names, method, self.definitions.arguments(method))
@@ -252,9 +236,6 @@ class PythonProgram:
         return trial
 
 
-_SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
-
-
 class _Scope:
     """Reader of a function, a class body or the module."""
 
@@ -278,8 +259,8 @@ class _Scope:
         """Line of the outermost current condition; None outside conditions."""
         self._loose: int = caller._loose if caller else 0
         """Number of enclosing bodies that may run any number of times."""
-        self._walked: frozenset[str] = frozenset()
-        """Names that the enclosing loops over known elements assign."""
+        self._note: str | None = None
+        """Assumption behind the current branch; None if it depends on no default."""
         self._repeated = 1
         """Number of times that the enclosing loops run the current statement."""
         self._depth = 0
@@ -308,7 +289,7 @@ class _Scope:
 
     def _add(self, listing: PythonList, added: PythonValue, node: ast.expr) -> None:
         """Add words to a list: always, under a condition, or as an unknown number of items."""
-        words = self._evaluator.words(added, node)
+        words = self._evaluator.words(noted(added, self._note), node)
         if self._loose > listing.made_in[1]:
             words = [self._evaluator.several(node)]
         elif self._if is not None and self._if != listing.made_in[0]:
@@ -372,6 +353,12 @@ class _Scope:
         if isinstance(node.test, ast.Compare) and dotted(node.test.left) == "__name__":
             self.run(node.body)
             return
+        result, note = self._evaluator.test(node.test)
+        taken, other = (node.body, node.orelse) if result else (node.orelse, node.body)
+        is_open = result is None or (note or "").endswith(ENVIRONMENT)
+        if not is_open and not (taken and ends(taken[-1])):
+            self._decided(taken, other if note else [], note, node.lineno)
+            return
         if node.orelse:
             self._branch(node.body, node.test)
             self._branch(node.orelse, node.test)
@@ -380,7 +367,9 @@ class _Scope:
         self._if = line = outer or node.lineno
         self.run(node.body)
         last = node.body[-1]
-        is_early = isinstance(last, ast.Return) and (self._caller or self._is_listed(last.value))
+        name = dotted(last.value) if isinstance(last, ast.Return) and last.value else None
+        is_listed = isinstance(self.names.get(name or ""), PythonList)
+        is_early = is_listed or (self._caller and isinstance(last, ast.Return))
         self._if = line if is_early else outer  # what follows is not in the list returned early
         self._forget(before, node.test)
         if isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not) and ends(last):
@@ -389,8 +378,18 @@ class _Scope:
             if isinstance(value, PythonText) and not value.text:
                 self.names[name] = None  # the program requires a value
 
-    def _is_listed(self, node: ast.expr | None) -> bool:
-        return isinstance(self.names.get(dotted(node) or "") if node else None, PythonList)
+    def _decided(
+        self, taken: Sequence[ast.stmt], other: Sequence[ast.stmt], note: str | None, line: int
+    ) -> None:
+        """Run the branch that a test selects under an assumption; the other is conditional."""
+        before, outer_line, outer_note = dict(self.names), self._if, self._note
+        self._if = self._if or line
+        self.run(other)
+        for name in [name for name, value in self.names.items() if before.get(name) is not value]:
+            self.names[name] = (value := before.get(name)) and noted(value, note)
+        self._if, self._note = outer_line, self._note or note
+        self.run(taken)
+        self._note = outer_note
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
         if isinstance(node, (ast.For, ast.AsyncFor)):
@@ -414,18 +413,18 @@ class _Scope:
         elements, complete = loop_elements(self._evaluator, node.iter)
         count = self._repeated * max(len(elements), 1)
         size = sum(1 for _ in ast.walk(node)) * len(elements)
-        only_adds = called_names(node.body) <= self._ignored | _READERS
-        limit = MAX_ELEMENTS if only_adds else _MAX_STARTS
+        only_adds = called_names(node.body) <= self._ignored | READERS
+        limit = MAX_ELEMENTS if only_adds else MAX_STARTS
         if not elements or count > limit or size > _MAX_REPEATED_NODES or may_leave(node.body):
             return False
-        outer = self._if, self._walked, self._repeated
+        outer = self._if, self._repeated
         for element in elements:
             values = assigned(node.target, element)
             self.names |= values
-            self._walked, self._repeated = self._walked | values.keys(), count
+            self._repeated = count
             self._steps(node.body)
             self._if = outer[0]
-        _, self._walked, self._repeated = outer
+        self._repeated = outer[1]
         return complete
 
     def _steps(self, body: Sequence[ast.stmt]) -> bool:
@@ -433,8 +432,7 @@ class _Scope:
         for node in body:
             if isinstance(node, ast.Continue):
                 return True
-            tests = ElementTests(self._evaluator, self.names, self._walked)
-            decided = tests.decided(node.test) if isinstance(node, ast.If) else None
+            decided = self._evaluator.decided(node.test) if isinstance(node, ast.If) else None
             if not isinstance(node, ast.If) or decided is None:
                 self.run([node])
                 if any(isinstance(inner, ast.Continue) for inner in ast.walk(node)):
@@ -464,7 +462,7 @@ class _Scope:
     # -- values -------------------------------------------------------------------------
 
     def _assign(self, targets: Sequence[ast.expr], node: ast.expr) -> None:
-        value = self._evaluator.value(node)
+        value = noted(self._evaluator.value(node), self._note)
         self.seen.values.append(value)
         if isinstance(value, PythonList):
             value.made_in = self._where

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeGuard
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +20,16 @@ from speclaunch.deployments.sources.source_text import (
 )
 
 MAX_PIECES = 2000
+UNKNOWN = object()
+ENVIRONMENT = "comes from the environment"
+"""End of the notes of environment variables, whose defaults decide no `if` statement."""
+_TESTS: Mapping[type[ast.cmpop], Callable[[Any, Any], object]] = {
+    **{ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le},
+    **{ast.Gt: operator.gt, ast.GtE: operator.ge, ast.In: lambda left, right: left in right},
+    ast.NotIn: lambda left, right: left not in right,
+    ast.Is: lambda left, right: type(left) is type(right) and left == right,
+    ast.IsNot: lambda left, right: type(left) is not type(right) or left != right,
+}
 CHANGES = frozenset(
     [
         *("append", "extend", "insert", "remove", "pop", "popitem", "clear", "sort", "reverse"),
@@ -241,18 +252,23 @@ def joined(listing: PythonList) -> PythonText:
     return PythonText(tuple(pieces[:MAX_PIECES]))
 
 
-def truth(value: PythonValue) -> bool | None:
-    """Return the truth value of a known value; None if it is unknown."""
-    if not isinstance(value, PythonText) or any(p.unknown or p.condition for p in value.pieces):
-        return None
-    return bool(value.text if value.is_text else value.constant)
+def plain(value: PythonValue | None) -> object:
+    """Return a value as Python's, a dictionary as its keys; `UNKNOWN` if it is unknown."""
+    if isinstance(value, PythonText) and not any(p.unknown or p.condition for p in value.pieces):
+        return value.text if value.is_text else value.constant
+    if isinstance(value, PythonTable) and not value.rest:
+        keys = [plain(key) for key, _ in value.entries.values()]
+        return UNKNOWN if UNKNOWN in keys else dict.fromkeys(keys)
+    elements = value.elements() if isinstance(value, PythonList) else None
+    return UNKNOWN if elements is None else [*map(plain, elements)]
 
 
-def is_literal(value: PythonValue) -> TypeGuard[PythonText]:
-    """True for a known text or `True`, `False` and `None`, which have one form."""
-    if truth(value) is None or not isinstance(value, PythonText):
-        return False
-    return value.is_text if value.constant is None else isinstance(value.constant, bool)
+def compared(test: ast.cmpop, left: object, right: object) -> bool | None:
+    """Return the result of a comparison; None if unknown or unsupported."""
+    is_known = UNKNOWN not in (left, right) and not (isinstance(right, list) and UNKNOWN in right)
+    with suppress(KeyError, TypeError):
+        return bool(_TESTS[type(test)](left, right)) if is_known else None
+    return None
 
 
 def note_of(value: PythonValue) -> str | None:
@@ -262,10 +278,16 @@ def note_of(value: PythonValue) -> str | None:
 
 
 def noted(value: PythonValue, note: str | None) -> PythonValue:
-    """Return a value with the assumption behind it."""
-    if note is None or not isinstance(value, PythonText):
-        return value
-    return replace(value, pieces=tuple(replace(piece, note=note) for piece in value.pieces))
+    """Return a value with the assumption behind it and its elements."""
+    if isinstance(value, PythonText) and note:
+        return replace(value, pieces=tuple(replace(p, note=p.note or note) for p in value.pieces))
+    if isinstance(value, PythonList) and note:
+        items = (noted(item, note) for item in value.items)
+        value.items = [item for item in items if isinstance(item, PythonText)]
+        value.values = [noted(element, note) for element in value.values]
+    elif isinstance(value, PythonTable) and note:
+        value.entries = {n: (key, noted(v, note)) for n, (key, v) in value.entries.items()}
+    return value
 
 
 CONVERSIONS: Mapping[str, Callable[[str], str]] = {

@@ -99,7 +99,18 @@ subprocess.run(["sglang", "serve", "--model-path", "m", {}])
         ('"--tp", "4" if not args.big else "2"', "--tp 4"),
         ('"--tp", "4" if mode == "fast" else "2"', "--tp 4"),
         ('"--tp", "4" if mode != "fast" else "2"', "--tp 2"),
-        ('"--tp", "4" if tp == "8" else "2"', "--tp ?"),
+        ('"--tp", "4" if tp == "8" else "2"', "--tp 2"),
+        ('"--tp", "4" if tp is None else "2"', "--tp 2"),
+        ('"--tp", "4" if tp is not None and 2 <= tp < 9 else "2"', "--tp 4"),
+        ('"--tp", "4" if mode in ("fast", "x") else "2"', "--tp 4"),
+        ('"--tp", "4" if mode not in {"fast", unset} else "2"', "--tp ?"),
+        ('"--tp", "4" if "as" in mode else "2"', "--tp 4"),
+        ('"--tp", "4" if isinstance(tp, (int, float)) else "2"', "--tp 4"),
+        ('"--tp", "4" if unset and tp == 1 else "2"', "--tp 2"),
+        ('"--tp", "4" if unset or tp == 1 else "2"', "--tp ?"),
+        ('"--tp", "4" if tp > mode else "2"', "--tp ?"),
+        ('"--tp", "4" if {"a": 1}.get("b") is None else "2"', "--tp 4"),
+        ('"--tp", "4" if [unset] else "2"', "--tp 4"),
         ('"--tp", "4" if unset else "2"', "--tp ?"),
         ('"--tp", str(max(1, int(tp)))', "--tp 8"),
         ('"--tp", str(min(4, tp))', "--tp 4"),
@@ -317,3 +328,51 @@ def test_a_global_that_another_function_may_change(case: tuple[str, str, str]) -
 def test_a_function_that_calls_itself_may_change_a_value() -> None:
     change = "def f(d, n):\n    d['tp'] = n\n    f(d, n - 1)\nd = {'tp': 2}\nf(d, 9)\n"
     assert shown(read(change + START.replace("{}", 'str(d["tp"])'))) == "?"
+
+
+DECIDED = """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--size", type=int, default=2)
+parser.add_argument("--kind", default="a")
+parser.add_argument("--none", default=None)
+args = parser.parse_args()
+ON, OFF, tp, c = True, False, 1, ["sglang", "serve", "--model-path", "m"]
+<>
+subprocess.run(c + ["--tp", str(tp)])
+"""
+
+
+@over(
+    [
+        ("if ON:\n    tp = 2", "--tp 2", ""),
+        ("if OFF:\n    tp = 2", "--tp 1", ""),
+        ("if not OFF and tp < 3:\n    c.append('--x')", "--x --tp 1", ""),
+        ("if OFF:\n    c.append('--x')\nelif ON:\n    c.append('--y')", "--y --tp 1", ""),
+        ("if args.size > 1:\n    tp = args.size", "--tp 2", "size"),
+        ("if args.size > 1:\n    tp = 4", "--tp 4", "size"),
+        ("if args.size == 1:\n    tp = 4", "--tp 1", "size"),
+        ("if args.none is None:\n    tp = 4", "--tp 4", "none"),
+        ("if args.kind == 'b':\n    tp = 2\nelif args.kind == 'a':\n    tp = 4", "--tp 4", "kind"),
+        ("if args.kind == 'b':\n    tp = 2\nelse:\n    tp = 4", "--tp 4", "kind"),
+        ("if args.kind in unknown:\n    tp = 4", "--tp ?", None),
+        ("if args.kind == 'a':\n    sys.exit(1)\ntp = 4", "--tp 4", ""),
+        ("if os.environ.get('A', '1') == '1':\n    tp = 4", "--tp ?", None),
+        ("tp = 4 if os.environ.get('A', '1') == '1' else 2", "--tp 4", "comes from the environment"),
+        ("for tp in (2, unknown):\n    if tp == 2:\n        c.append('--x')", "--x --x --tp ?", None),
+    ]
+)  # fmt: skip
+def test_a_branch_that_known_values_decide(case: tuple[str, str, str | None]) -> None:
+    branch, expected, note = case
+    found = read(DECIDED.replace("<>", branch))
+    assert shown(found) == expected
+    if note is not None:
+        assert (found.words[-1].why or "").endswith(note)
+        assert bool(note) == bool(found.words[-1].why)
+
+
+def test_the_branch_that_a_default_does_not_select_is_conditional() -> None:
+    branch = "if args.kind == 'b':\n    c.append('--x')\nelse:\n    c.append('--y')"
+    _, _, other, taken, *_ = read(DECIDED.replace("<>", branch)).words
+    assert (other.text, other.condition) == ("--x", "only under the condition of line 9")
+    assert (taken.text, taken.condition) == ("--y", None)
+    assert taken.why == "the default of the option kind"

@@ -572,7 +572,7 @@ UNKNOWN = [
     "sgl.Engine(model_path='x', tp_size=a.tp)",
     "c = dict(zip(a, b))\nsgl.Engine(model_path='x', tp_size=c.get('tp', 2))",
     "def kw(n=1):\n    if n > 1:\n        return {'tp': 1}\n    return {'tp': 2}\n"
-    "sgl.Engine(model_path='x', tp_size=kw()['tp'])",
+    "sgl.Engine(model_path='x', tp_size=kw(a)['tp'])",
     "def kw():\n    return {'tp': 2}\nif a:\n    def kw():\n        return {'tp': 4}\n"
     "sgl.Engine(model_path='x', tp_size=kw()['tp'])",
     "n = 1\ndef up():\n    global n\n    n = 2\ndef start(tp):\n"
