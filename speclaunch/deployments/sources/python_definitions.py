@@ -6,6 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import TypeGuard
 
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_values import (
@@ -16,6 +17,7 @@ from speclaunch.deployments.sources.python_values import (
     dotted,
     last_name,
     noted,
+    plain,
 )
 
 _PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
@@ -42,6 +44,10 @@ class Definitions:
         once = assigned_once(tree)
         self.functions: dict[str, AnyFunction] = {}
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
+        self._stored: dict[str, set[str]] = {}
+        """Fields of each class that its methods set."""
+        self._set_attributes = {part.attr for part in ast.walk(tree) if _is_set_outside(part)}
+        """Attributes that the program sets for objects other than `self`."""
         self._options: dict[str, ast.expr | None] = _options(tree)
         self._names: dict[int, str] = {}
         """Name that callers of each function use, by its `id`; for `__init__`, the class's name."""
@@ -56,7 +62,7 @@ class Definitions:
                 if first is not None:
                     self._names[id(first)] = node.name
                 else:
-                    self._fields[node.name] = dict(_fields(node))
+                    self._fields[node.name] = self._inherited(node) | dict(_fields(node))
         parts = chain.from_iterable(node.body for node in self._classes.values())
         named = [(part.name, part) for part in parts if isinstance(part, FUNCTIONS)]
         counts = Counter(name for name, _ in named)
@@ -73,7 +79,7 @@ class Definitions:
         """Calls of each function that were read, with the known values of its parameters."""
         self._sites: dict[str, list[ast.Call]] = {}
         self._uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-        names = set(self._names.values())
+        names = set(self._names.values()) | self._fields.keys()
         for call in ast.walk(tree):
             if isinstance(call, ast.Call) and (name := _called(call)) in names:
                 self._sites.setdefault(name, []).append(call)
@@ -87,10 +93,44 @@ class Definitions:
             table = self._defaults(node, self._fields[name], f"{name}.", depth)
         else:
             return None
-        keywords = evaluator.keywords(node, depth)
+        keywords, args = evaluator.keywords(node, depth), node.args
+        is_open = any(isinstance(argument, ast.Starred) for argument in args)
+        pairs = [] if is_open else zip(self._fields.get(name, ()), args, strict=False)
+        for field, argument in pairs:
+            label = evaluator.label(argument, field)
+            table.entries[field] = (label, evaluator.value(argument, depth + 1))
         table.entries |= keywords.entries
-        table.rest += keywords.rest + [evaluator.several(argument) for argument in node.args]
+        at = 0 if is_open else len(self._fields.get(name, ()))
+        table.rest += keywords.rest + [evaluator.several(argument) for argument in args[at:]]
+        for field in self._stored.get(name, set()) & table.entries.keys():
+            table.entries[field] = (table.entries[field][0], evaluator.unknown(node))
         return table
+
+    def _inherited(self, node: ast.ClassDef) -> dict[str, ast.expr | None]:
+        """Return the fields of a class's bases; record those that its methods set."""
+        bases = [dotted(base) or "" for base in node.bases]
+        methods = (part for part in node.body if isinstance(part, FUNCTIONS))
+        set_by = chain.from_iterable(changes(method) for method in methods)
+        own = {key for root, key in set_by if root == "self" and key}
+        self._stored[node.name] = own.union(*(self._stored.get(base, ()) for base in bases))
+        fields = (self._fields.get(base, {}).items() for base in reversed(bases))
+        return dict(chain.from_iterable(fields))
+
+    def set_outside(self, names: Container[str]) -> dict[str, None]:
+        """Return the attributes among `names` that the program sets for an object."""
+        attributes = (f"self.{name}" for name in self._set_attributes)
+        return dict.fromkeys(name for name in attributes if name in names)
+
+    def attributes(self, node: ast.ClassDef) -> dict[str, PythonValue | None]:
+        """Return the attributes that the calls of a class without `__init__` set."""
+        evaluator = self._evaluator()
+        made = [self.made_by(call, 0, evaluator) for call in self._sites.get(node.name, ())]
+        found: dict[str, PythonValue | None] = {}
+        for field in self._fields.get(node.name, ()) if made else ():
+            values = [table and table.item(field) for table in made]
+            is_same = all(plain(value) == plain(values[0]) for value in values)
+            found[f"self.{field}"] = values[0] if is_same else None
+        return found
 
     def parsed(self, node: ast.AST, depth: int = 0) -> PythonTable:
         """Return the defaults of the options that the program declares with `argparse`."""
@@ -275,6 +315,8 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
     """Return the options of `add_argument` calls with their defaults; None for unknown defaults."""
     found: dict[str, ast.expr | None] = {}
     for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and last_name(call.func) == "set_defaults":
+            found |= {keyword.arg: None for keyword in call.keywords if keyword.arg}
         if not isinstance(call, ast.Call) or last_name(call.func) != "add_argument":
             continue
         keywords = {keyword.arg: keyword.value for keyword in call.keywords}
@@ -300,7 +342,7 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
 
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
     """Yield a class's fields, each with its default, or None if missing or computed."""
-    for statement in node.body:
+    for statement in sorted(node.body, key=lambda part: isinstance(part, ast.Assign)):
         if not isinstance(statement, (ast.AnnAssign, ast.Assign)):
             continue
         target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
@@ -318,6 +360,20 @@ def stated_gpus(node: AnyFunction | ast.ClassDef, evaluator: PythonEvaluator) ->
     found = [evaluator.value(keyword.value) for keyword in keywords if keyword.arg == "gpu"]
     texts = [value.text for value in found if isinstance(value, PythonText) and value.is_known]
     return texts[-1] if texts else None
+
+
+def attribute_changes(
+    nodes: Sequence[AnyFunction | ast.ClassDef],
+) -> list[tuple[str, AnyFunction | ast.ClassDef]]:
+    """Return the attributes that methods set, each with a method that is no set-up."""
+    methods = (node for node in nodes if isinstance(node, FUNCTIONS))
+    later = [method for method in methods if method.name.lower() not in SET_UPS]
+    return [(f"self.{key}", m) for m in later for root, key in changes(m) if root == "self"]
+
+
+def _is_set_outside(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    is_set = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    return is_set and not (dotted(node) or "").startswith("self.")
 
 
 def extends(method: AnyFunction | ast.ClassDef) -> bool:

@@ -450,6 +450,9 @@ class PythonEvaluator:
         default = self.value(node.args[1], depth + 1) if len(node.args) > 1 else None
         if not isinstance(name, PythonText) or not isinstance(default, PythonText):
             return self.unknown(node, "it comes from the environment")
+        if (own := f"environ.{name.text}") in self._names:
+            found = self._names[own]
+            return found if isinstance(found, PythonText) else self.unknown(node)
         if default.text == "None" or not default.is_known:
             return self.unknown(node, "it comes from the environment")
         note = f"the default of `{name.text}`, which {ENVIRONMENT}"

@@ -18,6 +18,7 @@ from speclaunch.deployments.sources.python_definitions import (
     AnyFunction,
     Definitions,
     assigned_once,
+    attribute_changes,
     bound_arguments,
     ends,
     extends,
@@ -158,7 +159,6 @@ class PythonProgram:
         return self._running < _MAX_RUNNING and self._results < _MAX_RESULTS
 
     def _seen(self, names: Mapping[str, PythonValue | None]) -> dict[str, PythonValue | None]:
-        """Return the names that a called function sees: globals, and its caller's attributes."""
         own = {name: value for name, value in names.items() if name[:5] == "self."}
         return dict(self._constants or self._globals()) | own
 
@@ -179,7 +179,10 @@ class PythonProgram:
                 spoil(value, None, evaluator.several(call))
 
     def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
-        self._waiting += [_WaitingScope(node, dict(names), scope.seen) for node in scope.nested]
+        changed = attribute_changes(scope.nested)
+        for node in scope.nested:
+            hidden = dict.fromkeys(name for name, method in changed if method is not node)
+            self._waiting.append(_WaitingScope(node, {**names, **hidden}, scope.seen))
 
     def _nested(self, waiting: _WaitingScope, arguments: _Arguments) -> None:
         node, outer, names = waiting.node, waiting.outer, dict(waiting.names)
@@ -202,7 +205,9 @@ class PythonProgram:
                 scope.inherit(part)
             own = [name for name in scope.names if name not in outside and "." not in name]
             scope.names |= {f"self.{name}": scope.names[name] for name in own}
+            scope.names |= self.definitions.attributes(node)
             self._methods(scope)
+            scope.names |= self.definitions.set_outside(scope.names)
         self._add(inside)
         self._queue(scope, scope.names)
 
@@ -406,10 +411,7 @@ class _Scope:
         self.run(node.orelse)
 
     def _each_element(self, node: ast.For) -> bool:
-        """Run the body for each known element of what a loop iterates over.
-
-        Return False if there may be other elements, or if nothing was run.
-        """
+        """Run a loop's body for each known element. Return False if others may exist or none ran."""
         elements, complete = loop_elements(self._evaluator, node.iter)
         count = self._repeated * max(len(elements), 1)
         size = sum(1 for _ in ast.walk(node)) * len(elements)
@@ -496,6 +498,7 @@ class _Scope:
                 table.rest.append(self._evaluator.several(target))
             return
         if name in ("os.environ", "environ"):
+            self.names[f"environ.{key.text}"] = value
             if isinstance(value, PythonText) and not self._if and not self._loose:
                 self.seen.env[key.text] = value.field().word()
             return

@@ -376,3 +376,76 @@ def test_the_branch_that_a_default_does_not_select_is_conditional() -> None:
     assert (other.text, other.condition) == ("--x", "only under the condition of line 9")
     assert (taken.text, taken.condition) == ("--y", None)
     assert taken.why == "the default of the option kind"
+
+
+OBJECTS = """\
+@dataclass
+class Base:
+    tp: int = 1
+    dp: int = 2
+@dataclass
+class Server(Base):
+    model: str = "m"
+    dp: int = 4
+    def start(self):
+        subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(self.tp), "--dp", str(self.dp)])
+@dataclass
+class Changing(Base):
+    def __post_init__(self):
+        self.tp = 8
+class Counter:
+    tp = 2
+    def __init__(self, dp=2):
+        self.dp = dp
+    def double(self):
+        self.dp *= 2
+    def start(self):
+        subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(self.tp), "--dp", str(self.dp)])
+    def run(self):
+        self.double()
+        subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(self.tp), "--dp", str(self.dp)])
+<>
+"""
+USE = (
+    'subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(s.tp), "--dp", str(s.dp)])'
+)
+
+
+@over(
+    [
+        (f"s = Server()\n{USE}", "--tp 1 --dp 4"),
+        (f"s = Server(2)\n{USE}", "--tp 2 --dp 4"),
+        (f"s = Server(2, 8)\n{USE}", "--tp 2 --dp 8"),
+        (f"s = Server(2, dp=8)\n{USE}", "--tp 2 --dp 8"),
+        (f"s = Server(*x)\n{USE}", "--tp ? --dp ?"),
+        (f"s = Changing(2)\n{USE}", "--tp ? --dp 2"),
+        ("Server(2).start()", "--tp 2 --dp 4"),
+        ("Server(tp=2, dp=x).start()", "--tp 2 --dp ?"),
+        ("Server(2).start()\nServer(4).start()", "--tp ? --dp 4"),
+    ]
+)
+def test_the_fields_of_an_object(case: tuple[str, str]) -> None:
+    use, expected = case
+    found = read_python(HEAD + OBJECTS.replace("<>", use), "x.py").invocations
+    assert expected in map(shown, found)
+
+
+def test_attributes_that_other_methods_or_functions_set() -> None:
+    found = read_python(HEAD + OBJECTS.replace("<>", ""), "x.py").invocations
+    assert [*map(shown, found)][1:] == ["--tp 2 --dp ?", "--tp 2 --dp ?"]
+    found = read_python(HEAD + OBJECTS.replace("<>", "c = Counter()\nc.tp = 4"), "x.py").invocations
+    assert [*map(shown, found)][1:] == ["--tp ? --dp ?", "--tp ? --dp ?"]
+
+
+def test_values_that_a_program_sets_for_options_and_variables() -> None:
+    found = read(CHOICES + "parser.set_defaults(tp=4)\n" + START.replace("{}", "str(args.tp)"))
+    assert shown(found) == "?"
+    found = read('os.environ["TP"] = "4"\n' + START.replace("{}", 'os.environ.get("TP", "2")'))
+    assert shown(found) == "4"
+
+
+CHOICES = """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--tp", type=int, default=2)
+args = parser.parse_args()
+"""
