@@ -72,6 +72,7 @@ class Definitions:
         self.changed_globals: dict[Change, set[int]] = {}
         """Changes of globals, with the functions that make them."""
         for function in (node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)):
+            evaluator().document.spend(1 + sum(1 for _ in ast.walk(function)) // 5)
             for change in changes(function):
                 if change[0] not in parameters(function):
                     self.changed_globals.setdefault(change, set()).add(id(function))
@@ -83,6 +84,15 @@ class Definitions:
         for call in ast.walk(tree):
             if isinstance(call, ast.Call) and (name := _called(call)) in names:
                 self._sites.setdefault(name, []).append(call)
+
+    def changed_by_others(
+        self, node: AnyFunction, names: Mapping[str, PythonValue | None]
+    ) -> Iterator[Change]:
+        """Yield the changes of a function's global variables that other functions make."""
+        self._evaluator().document.spend(len(self.changed_globals))
+        for change, functions in self.changed_globals.items():
+            if functions - {id(node)} and names.get(change[0]) is not None:
+                yield change
 
     def made_by(self, node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonTable | None:
         """Return the fields of a new object or the parsed options; None for other calls."""
@@ -270,7 +280,7 @@ def bound_arguments(
     found = {parameter.arg: value for parameter, value in pairs if value is not None}
     shared = [value for value in defaults if isinstance(value, (ast.List, ast.Dict))]
     changed = {name for name, _ in changes(node)} if shared else ()
-    evaluator.document.spend(1 + len(shared) * len(node.body))
+    evaluator.document.spend(1 + len(shared) * sum(1 for _ in ast.walk(node)) // 5)
     for name in [name for name in changed if found.get(name) in shared]:
         del found[name]  # calls share this default, and each may change it
     names = {parameter.arg for parameter in (*named, *declared.kwonlyargs)}

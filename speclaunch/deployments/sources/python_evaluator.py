@@ -210,7 +210,10 @@ class PythonEvaluator:
         if isinstance(node, ast.Attribute) and name not in self._names:
             held = self.value(node.value)
             return held.item(node.attr) if isinstance(held, PythonTable) else None
-        return self._names.get(name or "")
+        found = self._names.get(name or "")
+        size = len(getattr(found, "items", ())) + len(getattr(found, "entries", ()))
+        self.document.spend(size // 4)
+        return found
 
     def _part(self, node: ast.expr, listing: PythonList, at: ast.expr) -> PythonValue:
         """Return `listing[2]` or `listing[:-1]`; unknown unless the limits are literal."""

@@ -194,10 +194,10 @@ class PythonProgram:
                 if isinstance(parameter, ast.arg):
                     value = arguments.get(parameter.arg)
                     scope.names[parameter.arg] = value and copied(value)
-            for (name, key), functions in self.definitions.changed_globals.items():
-                if (value := names.get(name)) is not None and functions - {id(node)}:
-                    names[name] = value = copied(value)
-                    spoil(value, key, self.evaluator(names).several(node))
+            for name, key in self.definitions.changed_by_others(node, names):
+                if (value := names[name]) and value is waiting.names.get(name):
+                    names[name] = copied(value)
+                spoil(names[name], key, self.evaluator(names).several(node))
             scope.run(node.body)
         else:
             outside = set(names)
@@ -411,7 +411,7 @@ class _Scope:
         self.run(node.orelse)
 
     def _each_element(self, node: ast.For) -> bool:
-        """Run a loop's body for each known element. Return False if others may exist or none ran."""
+        """Run a loop's body for each known element. Return False if others may exist."""
         elements, complete = loop_elements(self._evaluator, node.iter)
         count = self._repeated * max(len(elements), 1)
         size = sum(1 for _ in ast.walk(node)) * len(elements)

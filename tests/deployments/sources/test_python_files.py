@@ -387,8 +387,12 @@ def test_a_directory_with_programs(tmp_path: Path) -> None:
         "a = 'sglang serve m '\n" + "a = f'{a}{a}'\n" * 60 + "os.system(a)",
         'x = """' + "python -m sglang.launch_server --a \\\n" * 30000 + '"""\nos.system(x)',
         "# sglang.launch_server\n" * 400_000,
+        f"D = {dict.fromkeys('abc')}\ndef f(d):\n    d['a'] = 1\n    f(d)\n    f(d)\n    f(d)\n"
+        + "f(D)\n" * 500
+        + "'sglang serve'",
+        f"L = {list(range(8000))}\n" + "if 'x' in L:\n    y = L[5]\n" * 3000 + "'sglang serve'",
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_hostile_programs_are_bounded(text: str) -> None:
     start = time.monotonic()
