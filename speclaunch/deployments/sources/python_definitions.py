@@ -6,23 +6,32 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import TypeGuard
 
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_values import (
+    CHANGES,
     PythonTable,
     PythonText,
     PythonValue,
     dotted,
     last_name,
     noted,
+    plain,
 )
 
 _PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
 """Methods that call the preceding function or class with their arguments (Ray, Modal)."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_BASES = 5
+SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
+"""Methods that set attributes before other methods run."""
+MAX_STARTS = 16
+"""Maximum number of times that a loop's body is read if it may start a server."""
 NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 
+Change = tuple[str, str | None]
+"""Variable with a value that a function changes, and the changed key: see `spoil`."""
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -35,6 +44,10 @@ class Definitions:
         once = assigned_once(tree)
         self.functions: dict[str, AnyFunction] = {}
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
+        self._stored: dict[str, set[str]] = {}
+        """Fields of each class that its methods set."""
+        self._set_attributes = {part.attr for part in ast.walk(tree) if _is_set_outside(part)}
+        """Attributes that the program sets for objects other than `self`."""
         self._options: dict[str, ast.expr | None] = _options(tree)
         self._names: dict[int, str] = {}
         """Name that callers of each function use, by its `id`; for `__init__`, the class's name."""
@@ -49,18 +62,37 @@ class Definitions:
                 if first is not None:
                     self._names[id(first)] = node.name
                 else:
-                    self._fields[node.name] = dict(_fields(node))
+                    self._fields[node.name] = self._inherited(node) | dict(_fields(node))
         parts = chain.from_iterable(node.body for node in self._classes.values())
         named = [(part.name, part) for part in parts if isinstance(part, FUNCTIONS)]
         counts = Counter(name for name, _ in named)
         self._methods = {name: method for name, method in named if counts[name] == 1}
         """Methods that only one class defines."""
+        self._changing: dict[int, bool] = {}
+        self.changed_globals: dict[Change, set[int]] = {}
+        """Changes of globals, with the functions that make them."""
+        for function in (node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)):
+            evaluator().document.spend(1 + sum(1 for _ in ast.walk(function)) // 5)
+            for change in changes(function):
+                if change[0] not in parameters(function):
+                    self.changed_globals.setdefault(change, set()).add(id(function))
+        self.passed: dict[str, list[tuple[ast.Call, dict[str, PythonValue]]]] = {}
+        """Calls of each function that were read, with the known values of its parameters."""
         self._sites: dict[str, list[ast.Call]] = {}
         self._uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-        names = set(self._names.values())
+        names = set(self._names.values()) | self._fields.keys()
         for call in ast.walk(tree):
             if isinstance(call, ast.Call) and (name := _called(call)) in names:
                 self._sites.setdefault(name, []).append(call)
+
+    def changed_by_others(
+        self, node: AnyFunction, names: Mapping[str, PythonValue | None]
+    ) -> Iterator[Change]:
+        """Yield the changes of a function's global variables that other functions make."""
+        self._evaluator().document.spend(len(self.changed_globals))
+        for change, functions in self.changed_globals.items():
+            if functions - {id(node)} and names.get(change[0]) is not None:
+                yield change
 
     def made_by(self, node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonTable | None:
         """Return the fields of a new object or the parsed options; None for other calls."""
@@ -71,10 +103,44 @@ class Definitions:
             table = self._defaults(node, self._fields[name], f"{name}.", depth)
         else:
             return None
-        keywords = evaluator.keywords(node, depth)
+        keywords, args = evaluator.keywords(node, depth), node.args
+        is_open = any(isinstance(argument, ast.Starred) for argument in args)
+        pairs = [] if is_open else zip(self._fields.get(name, ()), args, strict=False)
+        for field, argument in pairs:
+            label = evaluator.label(argument, field)
+            table.entries[field] = (label, evaluator.value(argument, depth + 1))
         table.entries |= keywords.entries
-        table.rest += keywords.rest + [evaluator.several(argument) for argument in node.args]
+        at = 0 if is_open else len(self._fields.get(name, ()))
+        table.rest += keywords.rest + [evaluator.several(argument) for argument in args[at:]]
+        for field in self._stored.get(name, set()) & table.entries.keys():
+            table.entries[field] = (table.entries[field][0], evaluator.unknown(node))
         return table
+
+    def _inherited(self, node: ast.ClassDef) -> dict[str, ast.expr | None]:
+        """Return the fields of a class's bases; record those that its methods set."""
+        bases = [dotted(base) or "" for base in node.bases]
+        methods = (part for part in node.body if isinstance(part, FUNCTIONS))
+        set_by = chain.from_iterable(changes(method) for method in methods)
+        own = {key for root, key in set_by if root == "self" and key}
+        self._stored[node.name] = own.union(*(self._stored.get(base, ()) for base in bases))
+        fields = (self._fields.get(base, {}).items() for base in reversed(bases))
+        return dict(chain.from_iterable(fields))
+
+    def set_outside(self, names: Container[str]) -> dict[str, None]:
+        """Return the attributes among `names` that the program sets for an object."""
+        attributes = (f"self.{name}" for name in self._set_attributes)
+        return dict.fromkeys(name for name in attributes if name in names)
+
+    def attributes(self, node: ast.ClassDef) -> dict[str, PythonValue | None]:
+        """Return the attributes that the calls of a class without `__init__` set."""
+        evaluator = self._evaluator()
+        made = [self.made_by(call, 0, evaluator) for call in self._sites.get(node.name, ())]
+        found: dict[str, PythonValue | None] = {}
+        for field in self._fields.get(node.name, ()) if made else ():
+            values = [table and table.item(field) for table in made]
+            is_same = all(plain(value) == plain(values[0]) for value in values)
+            found[f"self.{field}"] = values[0] if is_same else None
+        return found
 
     def parsed(self, node: ast.AST, depth: int = 0) -> PythonTable:
         """Return the defaults of the options that the program declares with `argparse`."""
@@ -106,6 +172,21 @@ class Definitions:
             return {}
         return bound_arguments(node, sites[0], self._evaluator())
 
+    def known_arguments(
+        self, node: AnyFunction | ast.ClassDef, constants: Container[str | None], *, is_last: bool
+    ) -> Sequence[Mapping[str, PythonValue]] | None:
+        """Return the arguments of each call of a function; None before its callers are read."""
+        if not isinstance(node, FUNCTIONS):
+            return [{}]
+        sites = self.sites(node, constants)
+        passed = self.passed.get(node.name, []) if sites else []
+        is_read = {id(call) for call, _ in passed} == set(map(id, sites))
+        if not is_read and not is_last:
+            return None
+        if passed and is_read and len(passed) <= MAX_STARTS:
+            return [arguments for _, arguments in passed]
+        return [self.arguments(node)]
+
     def sites(self, node: AnyFunction, constants: Container[str | None]) -> list[ast.Call]:
         """Return the calls that decide how a top-level function is read.
 
@@ -115,7 +196,18 @@ class Definitions:
         sites = self._sites.get(node.name, []) if node is self.functions.get(node.name) else []
         if self._uses[node.name] != len(sites) or not any(ast.iter_child_nodes(node.args)):
             return []
-        return [] if sites and any(held in constants for held in _changed(node)) else sites
+        shared = {name for name, _ in changes(node)} - parameters(node)
+        return [] if sites and any(name in constants for name in shared) else sites
+
+    def may_change(self, node: AnyFunction) -> bool:
+        """True if a call of a function may change values of its caller."""
+        if id(node) not in self._changing:
+            self._changing[id(node)] = False
+            calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
+            inner = [self.called(call) or self.method(call) for call in calls]
+            is_changing = any(self.may_change(function) for function in inner if function)
+            self._changing[id(node)] = is_changing or bool(changes(node))
+        return self._changing[id(node)]
 
     def lineage(self, node: ast.ClassDef, depth: int = 0) -> Sequence[ast.ClassDef]:
         """Return a class after its base classes in this program, nearest last."""
@@ -134,14 +226,39 @@ class Definitions:
         return self._methods.get(name) if owner == "self" else None
 
 
-def _changed(node: AnyFunction) -> Iterator[str | None]:
-    """Yield the names of the lists and dictionaries that a function changes."""
+def changes(node: AnyFunction) -> set[Change]:
+    """Return the changes that a function makes to values that others see."""
+    found, hidden = set[Change](), set[str]()
     for part in ast.walk(node):
         match part:
-            case ast.Subscript(value=held, ctx=ast.Store() | ast.Del()):
-                yield dotted(held)
-            case ast.Call(func=ast.Attribute(value=held, attr="update" | "pop" | "setdefault")):
-                yield dotted(held)
+            case ast.Name(id=name, ctx=ast.Store()):
+                hidden.add(name)
+            case (
+                ast.AugAssign(target=held) | ast.Call(func=ast.Name(id="setattr"), args=[held, *_])
+            ):
+                found.add(_rooted(held))
+            case ast.Subscript() | ast.Attribute() if not isinstance(part.ctx, ast.Load):
+                found.add(_rooted(part))
+            case ast.Call(func=ast.Attribute(value=held, attr="pop"), args=[key, *_]):
+                found.add(_rooted(ast.Subscript(held, key)))
+            case ast.Call(func=ast.Attribute(value=held, attr=what)) if what in CHANGES:
+                found.add(_rooted(held))
+    hidden -= parameters(node) | global_names(node)
+    return {change for change in found if change[0] not in hidden}
+
+
+def _rooted(node: ast.expr) -> Change:
+    """Return the variable that contains a part of a value, and the part's first key."""
+    key: object = None
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        key = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", None)
+        node = node.value
+    return dotted(node) or "", key if isinstance(key, str) else None
+
+
+def parameters(node: AnyFunction) -> set[str]:
+    """Return the names of a function's parameters."""
+    return {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
 
 
 def bound_arguments(
@@ -150,24 +267,29 @@ def bound_arguments(
     """Return the known parameter values of a function in one call."""
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return {}
-    parameters = node.args
-    named = [*parameters.posonlyargs, *parameters.args]
+    declared = node.args
+    named = [*declared.posonlyargs, *declared.args]
     is_method = bool(named) and named[0].arg in ("self", "cls")
     named = named[1:] if is_method else named
-    defaults = parameters.defaults
+    defaults = declared.defaults
     pairs = (
         *zip(named[len(named) - len(defaults) :], defaults, strict=False),
-        *zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True),
+        *zip(declared.kwonlyargs, declared.kw_defaults, strict=True),
         *zip(named, call.args, strict=False),
     )
     found = {parameter.arg: value for parameter, value in pairs if value is not None}
-    names = {parameter.arg for parameter in (*named, *parameters.kwonlyargs)}
+    shared = [value for value in defaults if isinstance(value, (ast.List, ast.Dict))]
+    changed = {name for name, _ in changes(node)} if shared else ()
+    evaluator.document.spend(1 + len(shared) * sum(1 for _ in ast.walk(node)) // 5)
+    for name in [name for name in changed if found.get(name) in shared]:
+        del found[name]  # calls share this default, and each may change it
+    names = {parameter.arg for parameter in (*named, *declared.kwonlyargs)}
     table = evaluator.keywords(call)
     values = {name: evaluator.value(value) for name, value in found.items()}
     values |= {name: value for name, (_, value) in table.entries.items() if name in names}
-    if parameters.kwarg is not None:
+    if declared.kwarg is not None:
         entries = {key: entry for key, entry in table.entries.items() if key not in names}
-        values[parameters.kwarg.arg] = PythonTable(entries, table.rest)
+        values[declared.kwarg.arg] = PythonTable(entries, table.rest)
     elif table.rest:
         return {}
     return {
@@ -203,11 +325,14 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
     """Return the options of `add_argument` calls with their defaults; None for unknown defaults."""
     found: dict[str, ast.expr | None] = {}
     for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and last_name(call.func) == "set_defaults":
+            found |= {keyword.arg: None for keyword in call.keywords if keyword.arg}
         if not isinstance(call, ast.Call) or last_name(call.func) != "add_argument":
             continue
         keywords = {keyword.arg: keyword.value for keyword in call.keywords}
         names = [part.value for part in call.args if isinstance(part, ast.Constant)]
         flags = [text for text in names if isinstance(text, str) and text[:1] != "-"]
+        kind = keywords.get("type")
         is_optional = not flags or getattr(keywords.get("nargs"), "value", None) == "?"
         flags += [text for text in names if isinstance(text, str) and text[:2] == "--"]
         name = keywords.get("dest") or next(map(ast.Constant, flags), None)
@@ -215,6 +340,8 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
             continue
         key = name.value.lstrip("-").replace("-", "_")
         default = keywords.get("default") if is_optional else None
+        if isinstance(default, ast.Constant) and isinstance(default.value, str) and kind:
+            default = ast.copy_location(ast.Call(kind, [default], []), default)
         before = found.get(key)
         is_same = key not in found or (
             before is not None and default is not None and ast.dump(before) == ast.dump(default)
@@ -225,7 +352,7 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
 
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
     """Yield a class's fields, each with its default, or None if missing or computed."""
-    for statement in node.body:
+    for statement in sorted(node.body, key=lambda part: isinstance(part, ast.Assign)):
         if not isinstance(statement, (ast.AnnAssign, ast.Assign)):
             continue
         target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
@@ -234,6 +361,29 @@ def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
             if isinstance(value, ast.Call):
                 value = next((k.value for k in value.keywords if k.arg == "default"), None)
             yield target.id, value
+
+
+def stated_gpus(node: AnyFunction | ast.ClassDef, evaluator: PythonEvaluator) -> str | None:
+    """Return the GPUs in a decorator like `@app.function(gpu="H100:8")`; None if not stated."""
+    calls = (call for call in node.decorator_list if isinstance(call, ast.Call))
+    keywords = chain.from_iterable(call.keywords for call in calls)
+    found = [evaluator.value(keyword.value) for keyword in keywords if keyword.arg == "gpu"]
+    texts = [value.text for value in found if isinstance(value, PythonText) and value.is_known]
+    return texts[-1] if texts else None
+
+
+def attribute_changes(
+    nodes: Sequence[AnyFunction | ast.ClassDef],
+) -> list[tuple[str, AnyFunction | ast.ClassDef]]:
+    """Return the attributes that methods set, each with a method that is no set-up."""
+    methods = (node for node in nodes if isinstance(node, FUNCTIONS))
+    later = [method for method in methods if method.name.lower() not in SET_UPS]
+    return [(f"self.{key}", m) for m in later for root, key in changes(m) if root == "self"]
+
+
+def _is_set_outside(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    is_set = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    return is_set and not (dotted(node) or "").startswith("self.")
 
 
 def extends(method: AnyFunction | ast.ClassDef) -> bool:
@@ -268,9 +418,9 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
         waiting.extend(reversed(list(ast.iter_child_nodes(found))))
 
 
-def global_names(tree: ast.Module) -> set[str]:
+def global_names(tree: ast.AST) -> set[str]:
     """Return the names that functions declare as global, so that any call may change them."""
-    found = (node.names for node in ast.walk(tree) if isinstance(node, ast.Global))
+    found = (node.names for node in ast.walk(tree) if isinstance(node, (ast.Global, ast.Nonlocal)))
     return set(chain.from_iterable(found))
 
 

@@ -6,7 +6,9 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -15,22 +17,25 @@ from speclaunch.deployments.sources.fields import split
 from speclaunch.deployments.sources.python_strings import ProgramPositions, StringPart, straight
 from speclaunch.deployments.sources.python_values import (
     CONVERSIONS,
+    ENVIRONMENT,
     MAX_PIECES,
+    UNKNOWN,
     PythonList,
     PythonMaker,
     PythonTable,
     PythonText,
     PythonValue,
+    compared,
     converted,
     copied,
     dotted,
-    is_literal,
     last_name,
     note_of,
     noted,
+    number,
+    plain,
     replaced,
     shown,
-    truth,
     under,
 )
 from speclaunch.deployments.sources.source_text import (
@@ -176,11 +181,7 @@ class PythonEvaluator:
         return [WordPiece(part.text, source, 0, quoted=True, unknown=why, inside=True)]
 
     def _name(self, node: ast.Name | ast.Attribute) -> PythonValue:
-        name = dotted(node)
-        found = self._names.get(name) if name is not None else None
-        if found is None and isinstance(node, ast.Attribute) and name not in self._names:
-            held = self.value(node.value)
-            found = held.item(node.attr) if isinstance(held, PythonTable) else None
+        found = self._held(node)
         if found is None:
             return self.unknown(node)
         if isinstance(found, PythonText):
@@ -195,12 +196,38 @@ class PythonEvaluator:
     ) -> PythonValue:
         """Return the value of `table[key]` or `table.get(key, default)`."""
         table, key = self.value(held, depth + 1), self.value(args[0], depth + 1)
+        if isinstance(table, PythonList):
+            return self._part(node, table, args[0])
         if not isinstance(table, PythonTable) or not isinstance(key, PythonText) or key.unknown:
             return self.unknown(node)
         found = table.item(key.text)
         if found is None and len(args) > 1 and not table.rest:
             return self.value(args[1], depth + 1)
         return self.unknown(node) if found is None else found
+
+    def _held(self, node: ast.Name | ast.Attribute) -> PythonValue | None:
+        name = dotted(node)
+        if isinstance(node, ast.Attribute) and name not in self._names:
+            held = self.value(node.value)
+            return held.item(node.attr) if isinstance(held, PythonTable) else None
+        found = self._names.get(name or "")
+        size = len(getattr(found, "items", ())) + len(getattr(found, "entries", ()))
+        self.document.spend(size // 4)
+        return found
+
+    def _part(self, node: ast.expr, listing: PythonList, at: ast.expr) -> PythonValue:
+        """Return `listing[2]` or `listing[:-1]`; unknown unless the limits are literal."""
+        elements, is_slice = listing.elements(), isinstance(at, ast.Slice)
+        listing.consumed = listing.consumed or is_slice
+        with suppress(ValueError, TypeError, IndexError):
+            limits = [at.lower, at.upper, at.step] if isinstance(at, ast.Slice) else [at]
+            known: list[Any] = [limit and ast.literal_eval(limit) for limit in limits]
+            if elements is not None and is_slice:
+                part = slice(*known)
+                return PythonList(listing.items[part], values=elements[part])
+            if elements is not None:
+                return elements[int(known[0])]
+        return PythonList([self.several(node)]) if is_slice else self.unknown(node)
 
     def _listing(self, node: ast.List | ast.Tuple, depth: int) -> PythonList:
         found = PythonList()
@@ -254,9 +281,10 @@ class PythonEvaluator:
         if value is None or abs(value) > _MAX_NUMBER:
             return self.unknown(node)
         start, end = self.positions.span(node)
-        text = str(value)
+        text, note = str(value), note_of(left) or note_of(right)
         source = SourceText(self.document, text, [start] * (len(text) - 1) + [max(end - 1, start)])
-        return PythonText((WordPiece(text, source, 0, quoted=True),), value, is_text=False)
+        piece = WordPiece(text, source, 0, quoted=True, note=note)
+        return PythonText((piece,), value, is_text=False)
 
     def _either(self, node: ast.IfExp, depth: int) -> PythonValue:
         """Return the value that a known condition selects.
@@ -265,7 +293,7 @@ class PythonEvaluator:
         """
         found = self.value(node.body, depth + 1)
         other = self.value(node.orelse, depth + 1)
-        result, note = self._test(node.test, depth + 1)
+        result, note = self.test(node.test, depth + 1)
         if result is not None:
             return noted(found if result else other, note)
         if isinstance(found, PythonList) and isinstance(other, PythonList):
@@ -284,28 +312,73 @@ class PythonEvaluator:
                     is_last = isinstance(node.op, ast.Or) and operand is node.values[-2]
                     call = ast.copy_location(default, operand)
                     return self._environment(call, depth) if is_last else self.unknown(node)
-            value = self.value(operand, depth + 1)
-            result = truth(value)
+            value, (result, _) = self.value(operand, depth + 1), self.test(operand, depth + 1)
             if result is None:
                 return self.unknown(node)
             if result is isinstance(node.op, ast.Or):
                 return value
-            notes += filter(None, [note_of(value)])
+            notes += filter(None, [note_of(self._operand(operand, depth + 1))])
         return noted(self.value(node.values[-1], depth + 1), notes[0] if notes else None)
 
-    def _test(self, node: ast.expr, depth: int) -> tuple[bool | None, str | None]:
-        """Return the result of a condition, None if unknown, and the note of what decides it."""
+    def decided(self, node: ast.expr) -> bool | None:
+        """Return the result of a condition; None if it is unknown or depends on an assumption."""
+        result, note = self.test(node)
+        return None if note else result
+
+    def test(self, node: ast.expr, depth: int = 0) -> tuple[bool | None, str | None]:
+        """Return the result of a condition, None if unknown, and the assumption behind it."""
+        results: list[bool | None] = []
+        parts: list[ast.expr] = [node]
+        ends = False
         match node:
+            case _ if depth > _MAX_DEPTH:
+                return None, None
             case ast.UnaryOp(op=ast.Not()):
-                result, note = self._test(node.operand, depth + 1)
+                result, note = self.test(node.operand, depth + 1)
                 return (None if result is None else not result), note
-            case ast.Compare(ops=[ast.Eq() | ast.NotEq() as operator_], comparators=[other]):
-                left, right = self.value(node.left, depth), self.value(other, depth)
-                if not (is_literal(left) and is_literal(right)):
-                    return None, None
-                return (left.text == right.text) is isinstance(operator_, ast.Eq), note_of(left)
-        value = self.value(node, depth)
-        return truth(value), note_of(value)
+            case ast.BoolOp(values=values):
+                found = [self.test(value, depth + 1) for value in values]
+                ends = isinstance(node.op, ast.Or)
+                deciding = [part for part in found if part[0] is ends] or found
+                deciding = [part for part in deciding if part == (ends, None)] or deciding
+                results, notes = [r for r, _ in deciding], [n for _, n in deciding]
+            case _:
+                if isinstance(node, ast.Compare):
+                    parts = [node.left, *node.comparators]
+                elif isinstance(node, ast.Call) and dotted(node.func) == "isinstance":
+                    parts = node.args[:1]
+                held = [self._operand(part, depth + 1) for part in parts]
+                values_, notes = [*map(plain, held)], [*map(note_of, held)]
+                if isinstance(node, ast.Compare):
+                    triples = zip(node.ops, values_, values_[1:], strict=False)
+                    results = [compared(*triple) for triple in triples]
+                elif UNKNOWN in values_:
+                    results = [None]
+                elif isinstance(node, ast.Call) and len(parts) < len(node.args):
+                    kinds = {
+                        last_name(name) for name in getattr(node.args[1], "elts", node.args[1:])
+                    }
+                    results = [
+                        not kinds.isdisjoint(kind.__name__ for kind in type(values_[0]).__mro__)
+                    ]
+                else:
+                    results = [bool(values_[0])]
+        result = ends if ends in results else None if None in results else not ends
+        return result, next(filter(None, notes), None)
+
+    def _operand(self, node: ast.expr, depth: int) -> PythonValue:
+        """Return the value of a part of a condition, which may be None."""
+        found: PythonValue | None = None
+        match node:
+            case ast.Name() | ast.Attribute():
+                found = self._held(node)
+            case ast.Set(elts=elements):
+                return self.value(ast.copy_location(ast.List(elements), node), depth)
+            case ast.Call(func=ast.Attribute(value=held, attr="get"), args=[key]):
+                table, name = plain(self.value(held, depth)), plain(self.value(key, depth))
+                if isinstance(table, dict) and UNKNOWN not in (table, name) and name not in table:
+                    return replace(self.label(node, "None"), is_text=False)
+        return self.value(node, depth) if found is None else found
 
     def _extreme(self, node: ast.Call, depth: int) -> PythonValue:
         """Return the result of `max(…)` or `min(…)` of known numbers."""
@@ -315,14 +388,16 @@ class PythonEvaluator:
         if not numbers or len(numbers) < len(values):
             return self.unknown(node)
         pick = max(numbers) if last_name(node.func) == "max" else min(numbers)
-        return values[numbers.index(pick)]
+        return noted(values[numbers.index(pick)], next(filter(None, map(note_of, values)), None))
 
     def _call(self, node: ast.Call, depth: int) -> PythonValue:  # noqa: PLR0911, PLR0912
         name = last_name(node.func)
         full_name = dotted(node.func) or ""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
         if full_name in ("shlex.split", "list", "tuple", "sum") and len(node.args) == 1:
-            return PythonList(self.words(self.value(node.args[0], depth + 1), node))
+            found = self.value(node.args[0], depth + 1)
+            is_words = isinstance(found, PythonList) or name == "split"
+            return PythonList(self.words(found, node) if is_words else [self.several(node)])
         if name == "split" and inner is not None and not node.args and not node.keywords:
             return PythonList(self.words(self.value(inner, depth + 1), inner))
         if name == "join" and len(node.args) == 1:
@@ -338,12 +413,14 @@ class PythonEvaluator:
             return replaced(node, self.value(inner, depth + 1)) or self.unknown(node)
         if name == "copy" and inner is not None and not node.args:
             return copied(self.value(inner, depth + 1))
+        if full_name == "vars" and len(node.args) == 1:
+            return self.value(node.args[0], depth + 1)
         if full_name in _ENVIRONMENT and node.args:
             return self._environment(node, depth)
         if full_name in ("max", "min") and not node.keywords:
             return self._extreme(node, depth)
         if full_name == "bool" and len(node.args) == 1:
-            is_true, note = self._test(node.args[0], depth + 1)
+            is_true, note = self.test(node.args[0], depth + 1)
             known = replace(self.label(node, str(is_true)), constant=is_true, is_text=False)
             return self.unknown(node) if is_true is None else noted(known, note)
         if name in CONVERSIONS and inner is not None and not node.args:
@@ -356,9 +433,14 @@ class PythonEvaluator:
             return self._item(node, inner, node.args, depth)
         if name in _SAME and inner is not None and name != "format" and not node.args:
             return self.value(inner, depth + 1)
-        if name in _SAME and name != "format" and len(node.args) == 1 and not node.keywords:
+        is_function = name not in CONVERSIONS and name != "format"
+        if name in _SAME and is_function and len(node.args) == 1 and not node.keywords:
             found = self.value(node.args[0], depth + 1)
-            return replace(found, is_text=True) if isinstance(found, PythonText) else found
+            if not isinstance(found, PythonText):
+                return found
+            if name in ("int", "float") and not found.unknown:
+                return number(found, int if name == "int" else float) or self.unknown(node)
+            return replace(found, constant=None, is_text=True)
         if name == "format" and inner is not None:
             return self._formatted(node, self.value(inner, depth + 1), depth)
         result = None if node.args or node.keywords else self._names.get(f"{full_name}()")
@@ -371,15 +453,18 @@ class PythonEvaluator:
         default = self.value(node.args[1], depth + 1) if len(node.args) > 1 else None
         if not isinstance(name, PythonText) or not isinstance(default, PythonText):
             return self.unknown(node, "it comes from the environment")
+        if (own := f"environ.{name.text}") in self._names:
+            found = self._names[own]
+            return found if isinstance(found, PythonText) else self.unknown(node)
         if default.text == "None" or not default.is_known:
             return self.unknown(node, "it comes from the environment")
-        note = f"the default of `{name.text}`, which comes from the environment"
+        note = f"the default of `{name.text}`, which {ENVIRONMENT}"
         start, _ = self.positions.span(node)
         pieces = tuple(
             replace(piece, note=note, default_of=(DefaultOf(name.text, False, start, index),))
             for index, piece in enumerate(default.pieces)
         )
-        return PythonText(pieces)
+        return replace(default, pieces=pieces)
 
     def keywords(self, node: ast.Call, depth: int = 0) -> PythonTable:
         found = PythonTable()

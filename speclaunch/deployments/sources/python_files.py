@@ -318,13 +318,13 @@ class _Launches:
             if (container := _container(call)) is not None:
                 offer(container, True)
             for value in (*call.args, *(value for _, value in call.entries.values())):
-                offer(value, name in _RUNNERS)
+                offer(value, name in _RUNNERS and container is None)
             if name in _RUNNERS and len(call.args) > 1 and isinstance(call.args[0], PythonText):
                 words = [argument for argument in call.args if isinstance(argument, PythonText)]
                 if len(words) == len(call.args):
                     offer(PythonList(words), True)
         for listing, complete in listings.values():
-            if not listing.consumed:
+            if complete or not listing.consumed:
                 yield from self._listing(listing, complete)
         longest = _longest([text for text, _ in texts.values()])
         for text in longest:

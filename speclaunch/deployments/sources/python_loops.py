@@ -1,11 +1,9 @@
-"""Loops of a Python program: the elements of their iterables, and tests that an element decides."""
+"""Loops of a Python program: the elements of their iterables, and comprehensions."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import product
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -21,8 +19,9 @@ from speclaunch.deployments.sources.python_values import (
 )
 
 MAX_ELEMENTS = 200
+READERS = frozenset({"update", "isinstance", "get", "items", "int", "lower", "upper"})
+"""Further functions that start nothing."""
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_EQUAL, _UNEQUAL = (ast.Is, ast.Eq), (ast.IsNot, ast.NotEq)
 
 LoopElement = PythonText | PythonList | PythonTable | tuple["LoopElement", ...]
 
@@ -54,11 +53,8 @@ def _of_value(found: PythonValue) -> tuple[list[LoopElement], bool]:
         return [key for key, _ in found.entries.values()], not found.rest
     if not isinstance(found, PythonList):
         return [], False
-    pieces = [piece for item in found.items for piece in item.pieces]
-    if any(p.condition or (p.unknown and p.text[:1] == "*") for p in pieces):
-        return [], False
-    is_original = len(found.values) == len(found.items)
-    return [*(found.values if is_original else found.items)], True
+    elements = found.elements()
+    return [*(elements or [])], elements is not None
 
 
 def _numbers(
@@ -108,7 +104,7 @@ def comprehension(
         for element in elements if complete else ():
             values = assigned(clauses[0].target, element)
             seen = {**names, **values}
-            tests = ElementTests(evaluator(seen), seen, values.keys())
+            tests = evaluator(seen)
             results = [tests.decided(test) for test in clauses[0].ifs]
             if None in results or (all(results) and not add(seen, clauses[1:])):
                 return False
@@ -142,67 +138,3 @@ def carried(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
     for node in (inner for part in body for inner in ast.walk(part)):
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
             yield node
-
-
-class ElementTests(NamedTuple):
-    """Evaluator of the tests in a loop's body; `walked` contains the names that it assigns."""
-
-    evaluator: PythonEvaluator
-    names: Mapping[str, PythonValue | None]
-    walked: Collection[str]
-
-    def decided(self, test: ast.expr) -> bool | None:
-        """Return the result of a test of the element; None if unknown."""
-        results: list[bool | None] = []
-        match test:
-            case ast.UnaryOp(op=ast.Not()):
-                result = self.decided(test.operand)
-                return None if result is None else not result
-            case ast.BoolOp():
-                several = {self.decided(value) for value in test.values}
-                ends = isinstance(test.op, ast.Or)
-                return ends if ends in several else None if None in several else not ends
-            case ast.Compare(ops=[operator], comparators=[other]):
-                pairs = product(self._constants(test.left), self._constants(other))
-                same = [type(left) is type(right) and left == right for left, right in pairs]
-                if isinstance(operator, _EQUAL + _UNEQUAL):
-                    results = [equal is isinstance(operator, _EQUAL) for equal in same]
-            case ast.Call(func=ast.Name(id="isinstance"), args=[value, kind]):
-                kinds = {last_name(name) for name in getattr(kind, "elts", [kind])}
-                types = (type(found).__mro__ for found in self._constants(value))
-                results = [not kinds.isdisjoint(base.__name__ for base in t) for t in types]
-            case _:
-                results = list(map(bool, self._constants(test)))
-        return results[0] if results else None
-
-    def _constants(self, node: ast.expr) -> tuple[object, ...]:
-        """Return the constant of a literal, or of a part of the element; empty if unknown."""
-        if isinstance(node, ast.Constant):
-            return (node.value,)
-        if not any(dotted(part) in self.walked for part in ast.walk(node)):
-            return ()
-        value: PythonValue | None
-        match node:
-            case ast.Name():
-                value = self.names.get(node.id)
-            case ast.Call(func=ast.Attribute(value=held, attr="get"), args=[key]):
-                table, name = self.evaluator.value(held), self.evaluator.value(key)
-                if _lacks(table, name):
-                    return (None,)
-                value = self.evaluator.value(node)
-            case _:
-                value = self.evaluator.value(node)
-        if isinstance(value, PythonList):
-            return (bool(value.items),) if _of_value(value)[1] else ()
-        if not isinstance(value, PythonText) or any(
-            p.unknown or p.condition or p.note or p.default_of for p in value.pieces
-        ):
-            return ()
-        return (value.text if value.is_text else value.constant,)
-
-
-def _lacks(table: PythonValue, key: PythonValue) -> bool:
-    """True if a dictionary is known to have no such key."""
-    if not isinstance(table, PythonTable) or not isinstance(key, PythonText):
-        return False
-    return key.is_known and not table.rest and key.text not in table.entries

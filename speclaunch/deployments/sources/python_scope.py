@@ -1,35 +1,38 @@
 """Walk through a Python program's statements in order, tracking names and growing lists.
 
-Nothing is executed, and no condition is evaluated except tests of the elements of a known iterable,
-for each of which a loop's body is read. An item added to a list under an `if` gets that condition.
-Values that other loops add, or that differ between branches, are unknown.
+Nothing is executed. An item added under an `if` that known values do not decide gets its condition.
+Values that differ between branches, or that loops over unknown elements add, are unknown.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import NamedTuple
 
 from speclaunch.deployments.sources.python_data import loaded
 from speclaunch.deployments.sources.python_definitions import (
     FUNCTIONS,
+    MAX_STARTS,
+    SET_UPS,
     AnyFunction,
     Definitions,
     assigned_once,
+    attribute_changes,
     bound_arguments,
     ends,
     extends,
     global_names,
     is_parsing,
     own_nodes,
+    parameters,
     returns_at_end,
+    stated_gpus,
 )
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_loops import (
     MAX_ELEMENTS,
-    ElementTests,
+    READERS,
     assigned,
     called_names,
     carried,
@@ -39,6 +42,8 @@ from speclaunch.deployments.sources.python_loops import (
 )
 from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.python_values import (
+    CHANGES,
+    ENVIRONMENT,
     MAX_PIECES,
     PythonCall,
     PythonList,
@@ -50,20 +55,20 @@ from speclaunch.deployments.sources.python_values import (
     copied,
     dotted,
     last_name,
+    noted,
+    set_entries,
+    set_item,
+    spoil,
     under,
 )
 from speclaunch.deployments.sources.source_text import Document
 
 _MAX_SCOPES, _MAX_NESTING, _MAX_REPEATED_NODES = 5000, 30, 20_000
-_MAX_STARTS = 16
-"""Maximum number of times that a loop's body is read if it may start a server."""
 _MAX_DELAYS, _MAX_RUNNING, _MAX_RESULTS = 3, 3, 300
 """Limits: how often a function waits for its callers; depth and number of evaluated calls."""
-_READERS = frozenset({"update", "isinstance", "get", "items", "int", "lower", "upper"})
-"""Further functions that start nothing."""
-
 
 _Arguments = Mapping[str, PythonValue]
+_Names = dict[str, PythonValue | None]
 
 
 class _WaitingScope(NamedTuple):
@@ -90,7 +95,6 @@ class PythonProgram:
         self.global_names = global_names(tree)
         self._used = {last_name(c.func) for c in ast.walk(tree) if isinstance(c, ast.Call)}
         self._waiting: list[_WaitingScope] = []
-        self._passed: dict[str, list[tuple[ast.Call, dict[str, PythonValue]]]] = {}
         self._running = self._results = 0
         self._constants: dict[str, PythonValue | None] = {}
         self.definitions = Definitions(tree, lambda: self.evaluator(self._constants))
@@ -107,7 +111,8 @@ class PythonProgram:
         self._queue(module, self._constants)
         while self._waiting and len(self.seen) < _MAX_SCOPES:
             waiting = self._waiting.pop(0)
-            known = self._known_arguments(waiting)
+            is_last = waiting.delays >= _MAX_DELAYS
+            known = self.definitions.known_arguments(waiting.node, self._constants, is_last=is_last)
             if known is None:
                 self._waiting.append(waiting._replace(delays=waiting.delays + 1))
             for arguments in known or ():
@@ -121,10 +126,12 @@ class PythonProgram:
     def _add(self, seen: ScopeContents) -> None:
         self.seen.append(seen)
         for call, arguments in seen.passed:
-            self._passed.setdefault(last_name(call.func), []).append((call, arguments))
+            self.definitions.passed.setdefault(last_name(call.func), []).append((call, arguments))
 
     def evaluator(self, names: Mapping[str, PythonValue | None]) -> PythonEvaluator:
         def made_by(call: PythonMaker, depth: int) -> PythonValue | None:
+            if (applied := f"@{id(call)}") in names:
+                return names[applied]
             if not isinstance(call, ast.Call):
                 return comprehension(call, names, self.evaluator)
             result = self._result(call, names, found) or loaded(call, found)
@@ -139,49 +146,58 @@ class PythonProgram:
         evaluator: PythonEvaluator,
     ) -> PythonValue | None:
         """Return what a function or method of the program returns to `call`; None if unknown."""
-        function, seen = self.definitions.called(call), self._constants or self._globals()
-        if function is None:
-            function = self.definitions.method(call)
-            seen = seen | {name: value for name, value in names.items() if name[:5] == "self."}
-        is_bounded = self._running < _MAX_RUNNING and self._results < _MAX_RESULTS
-        if function is None or not is_bounded or not returns_at_end(function):
+        function = self.definitions.called(call) or self.definitions.method(call)
+        if function is None or not self._is_bounded or not returns_at_end(function):
             return None
         known = bound_arguments(function, call, evaluator)
-        self._results += 1
-        self._running += 1
-        returned = self._trial(seen, function, known).seen.returned
-        self._running -= 1
+        arguments = {name: copied(value) for name, value in known.items()}
+        returned = self._trial(self._seen(names), function, arguments).seen.returned
         return returned[0] if len(returned) == 1 else None
 
-    def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
-        self._waiting += [_WaitingScope(node, dict(names), scope.seen) for node in scope.nested]
+    @property
+    def _is_bounded(self) -> bool:
+        return self._running < _MAX_RUNNING and self._results < _MAX_RESULTS
 
-    def _known_arguments(self, waiting: _WaitingScope) -> Sequence[_Arguments] | None:
-        """Return the arguments of each call of a function; None before its callers are read."""
-        node = waiting.node
-        if not isinstance(node, FUNCTIONS):
-            return [{}]
-        sites = self.definitions.sites(node, self._constants)
-        passed = self._passed.get(node.name, []) if sites else []
-        is_read = {id(call) for call, _ in passed} == set(map(id, sites))
-        if not is_read and waiting.delays < _MAX_DELAYS:
-            return None
-        if passed and is_read and len(passed) <= _MAX_STARTS:
-            return [arguments for _, arguments in passed]
-        return [self.definitions.arguments(node)]
+    def _seen(self, names: Mapping[str, PythonValue | None]) -> dict[str, PythonValue | None]:
+        own = {name: value for name, value in names.items() if name[:5] == "self."}
+        return dict(self._constants or self._globals()) | own
+
+    def apply(self, call: ast.Call, caller: _Scope, evaluator: PythonEvaluator) -> None:
+        """Let a function of the program change the values of its caller."""
+        function = self.definitions.called(call) or self.definitions.method(call)
+        if function is None or not self.definitions.may_change(function):
+            return
+        known, names = bound_arguments(function, call, evaluator), caller.names
+        shared = {name: names.get(name) for name, _ in self.definitions.changed_globals}
+        if self._is_bounded:
+            trial = self._trial(self._seen(names) | shared, function, known, caller)
+            names |= {name: value for name, value in trial.names.items() if name[:5] == "self."}
+            is_certain = len(trial.seen.returned) == 1 and returns_at_end(function)
+            names[f"@{id(call)}"] = trial.seen.returned[0] if is_certain else None
+        else:
+            for value in (*known.values(), *shared.values()):
+                spoil(value, None, evaluator.several(call))
+
+    def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
+        changed = attribute_changes(scope.nested)
+        for node in scope.nested:
+            hidden = dict.fromkeys(name for name, method in changed if method is not node)
+            self._waiting.append(_WaitingScope(node, {**names, **hidden}, scope.seen))
 
     def _nested(self, waiting: _WaitingScope, arguments: _Arguments) -> None:
         node, outer, names = waiting.node, waiting.outer, dict(waiting.names)
         inside = ScopeContents(env=dict(outer.env))
         scope = _Scope(self, names, inside)
-        for decorator in node.decorator_list:
-            scope.decorator(decorator)
-        inside.gpus = inside.gpus or outer.gpus
+        inside.gpus = stated_gpus(node, self.evaluator(names)) or outer.gpus
         if isinstance(node, FUNCTIONS):
             for parameter in ast.iter_child_nodes(node.args):
                 if isinstance(parameter, ast.arg):
                     value = arguments.get(parameter.arg)
                     scope.names[parameter.arg] = value and copied(value)
+            for name, key in self.definitions.changed_by_others(node, names):
+                if (value := names[name]) and value is waiting.names.get(name):
+                    names[name] = copied(value)
+                spoil(names[name], key, self.evaluator(names).several(node))
             scope.run(node.body)
         else:
             outside = set(names)
@@ -189,7 +205,9 @@ class PythonProgram:
                 scope.inherit(part)
             own = [name for name in scope.names if name not in outside and "." not in name]
             scope.names |= {f"self.{name}": scope.names[name] for name in own}
+            scope.names |= self.definitions.attributes(node)
             self._methods(scope)
+            scope.names |= self.definitions.set_outside(scope.names)
         self._add(inside)
         self._queue(scope, scope.names)
 
@@ -197,7 +215,7 @@ class PythonProgram:
         """Set what set-up methods set, and results: `self.f()`, or `super.f()` if overridden."""
         methods = {method: method.name for method in scope.nested if isinstance(method, FUNCTIONS)}
         last = {name: method for method, name in methods.items()}
-        set_ups = [method for method, name in methods.items() if name.lower() in _SET_UPS]
+        set_ups = [method for method, name in methods.items() if name.lower() in SET_UPS]
         found = [m for m in methods if isinstance(m.body[-1], ast.Return) and m.name in self._used]
         for method in (*found, *set_ups, *found):
             trial = self._trial(scope.names, method, self.definitions.arguments(method))
@@ -209,25 +227,29 @@ class PythonProgram:
                 scope.names[f"{owner}.{method.name}()"] = result
 
     def _trial(
-        self, names: Mapping[str, PythonValue | None], method: AnyFunction, known: _Arguments
+        self, names: _Names, method: AnyFunction, known: _Arguments, caller: _Scope | None = None
     ) -> _Scope:
-        """Run a function on copies of the known lists and dictionaries."""
+        """Run a function on the values of its caller, or else on copies of what it sees."""
         self.document.spend(1 + len(names) // 20)
-        copies = {name: value and copied(value) for name, value in names.items()}
-        parameters = (part.arg for part in ast.walk(method.args) if isinstance(part, ast.arg))
-        trial = _Scope(self, copies | dict.fromkeys(parameters) | dict(known), ScopeContents())
+        copies = {n: v and copied(v) for n, v in names.items()} if caller is None else names
+        own = dict.fromkeys(parameters(method)) | dict(known)
+        trial = _Scope(self, {**copies, **own}, ScopeContents(), caller)
+        self._results += 1
+        self._running += 1
         trial.run(method.body)
+        self._running -= 1
         return trial
-
-
-_SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
 
 
 class _Scope:
     """Reader of a function, a class body or the module."""
 
     def __init__(
-        self, program: PythonProgram, names: dict[str, PythonValue | None], seen: ScopeContents
+        self,
+        program: PythonProgram,
+        names: _Names,
+        seen: ScopeContents,
+        caller: _Scope | None = None,
     ) -> None:
         self.names = names
         self.seen = seen
@@ -237,15 +259,17 @@ class _Scope:
         self._document = program.document
         self._ignored = program.ignored
         self._global_names = program.global_names
-        self._if: int | None = None
+        self._caller = caller
+        self._if: int | None = caller._if if caller else None
         """Line of the outermost current condition; None outside conditions."""
-        self._loose = 0
+        self._loose: int = caller._loose if caller else 0
         """Number of enclosing bodies that may run any number of times."""
-        self._walked: frozenset[str] = frozenset()
-        """Names that the enclosing loops over known elements assign."""
+        self._note: str | None = None
+        """Assumption behind the current branch; None if it depends on no default."""
         self._repeated = 1
         """Number of times that the enclosing loops run the current statement."""
         self._depth = 0
+        self._program = program
         self._outer = frozenset(map(id, names.values()))  # other functions may use them, too
 
     def run(self, body: Sequence[ast.stmt]) -> None:
@@ -263,14 +287,19 @@ class _Scope:
         own = {part.name for part in self.nested if not extends(part)}
         self.nested[:0] = [part for part in inherited if part.name not in own]
 
-    def decorator(self, node: ast.expr) -> None:
-        """Read the GPUs from a decorator like `@app.function(gpu="H100:8")`."""
-        if isinstance(node, ast.Call):
-            for keyword in node.keywords:
-                if keyword.arg == "gpu":
-                    value = self._evaluator.value(keyword.value)
-                    if isinstance(value, PythonText) and value.is_known:
-                        self.seen.gpus = value.text
+    @property
+    def _where(self) -> tuple[int | None, int]:
+        """Line of the current condition, and number of enclosing loops and branches."""
+        return self._if, self._loose
+
+    def _add(self, listing: PythonList, added: PythonValue, node: ast.expr) -> None:
+        """Add words to a list: always, under a condition, or as an unknown number of items."""
+        words = self._evaluator.words(noted(added, self._note), node)
+        if self._loose > listing.made_in[1]:
+            words = [self._evaluator.several(node)]
+        elif self._if is not None and self._if != listing.made_in[0]:
+            words = [under(word, self._if) for word in words]
+        listing.items += words
 
     def _statement(self, node: ast.stmt) -> None:  # noqa: PLR0912
         match node:
@@ -301,7 +330,8 @@ class _Scope:
                 self._assign([node.target], node.value)
             case ast.AugAssign():
                 self._calls(node.value)
-                self._grow(dotted(node.target), node.value)
+                made = ast.BinOp(node.target, node.op, node.value)
+                self._grow(node.target, ast.copy_location(made, node))
             case ast.Return() if node.value is not None:
                 self._calls(node.value)
                 self.seen.returned.append(self._evaluator.value(node.value))
@@ -316,7 +346,7 @@ class _Scope:
             case ast.Delete():
                 for target in node.targets:
                     if isinstance(target, ast.Subscript):
-                        self._remove(target.value, target.slice, sure=True)
+                        self._remove(target.value, target.slice, target, sure=True)
             case ast.Assert() | ast.Raise() | ast.Import() | ast.ImportFrom():
                 pass
             case _:
@@ -328,6 +358,12 @@ class _Scope:
         if isinstance(node.test, ast.Compare) and dotted(node.test.left) == "__name__":
             self.run(node.body)
             return
+        result, note = self._evaluator.test(node.test)
+        taken, other = (node.body, node.orelse) if result else (node.orelse, node.body)
+        is_open = result is None or (note or "").endswith(ENVIRONMENT)
+        if not is_open and not (taken and ends(taken[-1])):
+            self._decided(taken, other if note else [], note, node.lineno)
+            return
         if node.orelse:
             self._branch(node.body, node.test)
             self._branch(node.orelse, node.test)
@@ -336,7 +372,9 @@ class _Scope:
         self._if = line = outer or node.lineno
         self.run(node.body)
         last = node.body[-1]
-        is_early = isinstance(last, ast.Return) and self._is_listed(last.value)
+        name = dotted(last.value) if isinstance(last, ast.Return) and last.value else None
+        is_listed = isinstance(self.names.get(name or ""), PythonList)
+        is_early = is_listed or (self._caller and isinstance(last, ast.Return))
         self._if = line if is_early else outer  # what follows is not in the list returned early
         self._forget(before, node.test)
         if isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not) and ends(last):
@@ -345,8 +383,18 @@ class _Scope:
             if isinstance(value, PythonText) and not value.text:
                 self.names[name] = None  # the program requires a value
 
-    def _is_listed(self, node: ast.expr | None) -> bool:
-        return isinstance(self.names.get(dotted(node) or "") if node else None, PythonList)
+    def _decided(
+        self, taken: Sequence[ast.stmt], other: Sequence[ast.stmt], note: str | None, line: int
+    ) -> None:
+        """Run the branch that a test selects under an assumption; the other is conditional."""
+        before, outer_line, outer_note = dict(self.names), self._if, self._note
+        self._if = self._if or line
+        self.run(other)
+        for name in [name for name, value in self.names.items() if before.get(name) is not value]:
+            self.names[name] = (value := before.get(name)) and noted(value, note)
+        self._if, self._note = outer_line, self._note or note
+        self.run(taken)
+        self._note = outer_note
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
         if isinstance(node, (ast.For, ast.AsyncFor)):
@@ -363,25 +411,22 @@ class _Scope:
         self.run(node.orelse)
 
     def _each_element(self, node: ast.For) -> bool:
-        """Run the body for each known element of what a loop iterates over.
-
-        Return False if there may be other elements, or if nothing was run.
-        """
+        """Run a loop's body for each known element. Return False if others may exist."""
         elements, complete = loop_elements(self._evaluator, node.iter)
         count = self._repeated * max(len(elements), 1)
         size = sum(1 for _ in ast.walk(node)) * len(elements)
-        only_adds = called_names(node.body) <= self._ignored | _READERS
-        limit = MAX_ELEMENTS if only_adds else _MAX_STARTS
+        only_adds = called_names(node.body) <= self._ignored | READERS
+        limit = MAX_ELEMENTS if only_adds else MAX_STARTS
         if not elements or count > limit or size > _MAX_REPEATED_NODES or may_leave(node.body):
             return False
-        outer = self._if, self._walked, self._repeated
+        outer = self._if, self._repeated
         for element in elements:
             values = assigned(node.target, element)
             self.names |= values
-            self._walked, self._repeated = self._walked | values.keys(), count
+            self._repeated = count
             self._steps(node.body)
             self._if = outer[0]
-        _, self._walked, self._repeated = outer
+        self._repeated = outer[1]
         return complete
 
     def _steps(self, body: Sequence[ast.stmt]) -> bool:
@@ -389,8 +434,7 @@ class _Scope:
         for node in body:
             if isinstance(node, ast.Continue):
                 return True
-            tests = ElementTests(self._evaluator, self.names, self._walked)
-            decided = tests.decided(node.test) if isinstance(node, ast.If) else None
+            decided = self._evaluator.decided(node.test) if isinstance(node, ast.If) else None
             if not isinstance(node, ast.If) or decided is None:
                 self.run([node])
                 if any(isinstance(inner, ast.Continue) for inner in ast.walk(node)):
@@ -415,18 +459,25 @@ class _Scope:
             self.names[name] = None
             if isinstance(value, PythonList):
                 rest = [self._evaluator.several(decides)]
-                self.names[name] = PythonList(rest, made_in=(self._if, self._loose))
+                self.names[name] = PythonList(rest, made_in=self._where)
 
     # -- values -------------------------------------------------------------------------
 
     def _assign(self, targets: Sequence[ast.expr], node: ast.expr) -> None:
-        value = self._evaluator.value(node)
+        value = noted(self._evaluator.value(node), self._note)
         self.seen.values.append(value)
         if isinstance(value, PythonList):
-            value.made_in = (self._if, self._loose)
+            value.made_in = self._where
         for target in targets:
-            name = dotted(target)
-            if name is not None:
+            name, held = dotted(target), None
+            if isinstance(target, ast.Attribute):
+                held = self._evaluator.value(target.value)
+                key = self._evaluator.label(target, target.attr)
+            if isinstance(held, PythonTable):
+                set_entries(
+                    held, {key.text: (key, value)}, self._evaluator.unknown(target), self._where
+                )
+            elif name is not None:
                 may_change = isinstance(value, PythonText) and name in self._global_names
                 self.names[name] = None if may_change else value
             elif isinstance(target, ast.Subscript):
@@ -438,75 +489,46 @@ class _Scope:
         key, name = self._evaluator.value(target.slice), dotted(target.value)
         table = self._evaluator.value(target.value)
         if isinstance(table, PythonList):
-            self._replace(table, key, value, target)
+            is_item = isinstance(key, PythonText) and key.constant is not None
+            unknown = (self._evaluator.unknown if is_item else self._evaluator.several)(target)
+            set_item(table, key, value if self._where == table.made_in else unknown, unknown)
             return
         if not isinstance(key, PythonText) or not (key.is_text and key.is_known):
             if isinstance(table, PythonTable):
                 table.rest.append(self._evaluator.several(target))
             return
         if name in ("os.environ", "environ"):
+            self.names[f"environ.{key.text}"] = value
             if isinstance(value, PythonText) and not self._if and not self._loose:
                 self.seen.env[key.text] = value.field().word()
             return
         if isinstance(table, PythonTable):
-            self._set(table, {key.text: (key, value)}, target)
+            set_entries(
+                table, {key.text: (key, value)}, self._evaluator.unknown(target), self._where
+            )
 
-    def _replace(
-        self, listing: PythonList, at: PythonValue, value: PythonValue, node: ast.AST
-    ) -> None:
-        """Replace an item of a list. Under a condition or at an unknown index, it is unknown."""
-        index = at.constant if isinstance(at, PythonText) else None
-        is_sure = (self._if, self._loose) == listing.made_in
-        unknown, listing.values = self._evaluator.unknown(node), []
-        if type(index) is int and -len(listing.items) <= index < len(listing.items):
-            listing.items[index] = value if is_sure and isinstance(value, PythonText) else unknown
-        else:
-            before = list(takewhile(lambda item: item.text[:2] != "--", listing.items))
-            listing.items[len(before) :] = [
-                item if item.text[:2] == "--" else unknown for item in listing.items[len(before) :]
-            ]
-
-    def _set(
-        self,
-        table: PythonTable,
-        entries: Mapping[str, tuple[PythonText, PythonValue]],
-        node: ast.AST,
-    ) -> None:
-        """Set entries. Under a condition, an existing entry becomes unknown."""
-        self._document.spend(len(entries))
-        for name, (key, value) in entries.items():
-            unknown = self._evaluator.unknown(node)
-            if self._loose or (self._if and name in table.entries):
-                table.entries[name] = (key, unknown)
-            elif self._if:
-                text = value if isinstance(value, PythonText) else unknown
-                table.entries[name] = (under(key, self._if), under(text, self._if))
-            else:
-                table.entries[name] = (key, value)
-
-    def _remove(self, held: ast.expr, key: ast.expr, *, sure: bool) -> None:
-        """Remove a key of a dictionary; mark its value as unknown if the removal is uncertain."""
-        table, name = self.names.get(dotted(held) or ""), self._evaluator.value(key)
-        if not isinstance(table, PythonTable):
-            return
-        known = isinstance(name, PythonText) and name.is_known
-        keys = [name.text] if known and isinstance(name, PythonText) else [*table.entries]
-        sure = sure and known and not self._if and not self._loose and id(table) not in self._outer
+    def _remove(self, held: ast.expr, key: ast.expr | None, node: ast.AST, *, sure: bool) -> None:
+        """Remove a key of a dictionary; mark as unknown what else a change may affect."""
+        value, name = self._evaluator.value(held), key and self._evaluator.value(key)
+        known = name.text if isinstance(name, PythonText) and name.is_known else None
+        entries = value.entries if isinstance(value, PythonTable) else {}
+        keys = [None] if key is None or not entries else [*entries] if known is None else [known]
         self._document.spend(len(keys))
-        for text in filter(table.entries.__contains__, keys):
-            label, _ = table.entries[text]
-            table.entries[text] = (label, self._evaluator.unknown(held))
-        if sure:
-            table.entries.pop(keys[0], None)
+        for part in keys:
+            if part in entries or part is None:
+                spoil(value, part, self._evaluator.several(node))
+        if sure and not self._if and not self._loose and id(value) not in self._outer:
+            entries.pop(known or "", None)
 
-    def _grow(self, name: str | None, node: ast.expr) -> None:
-        if name is None:
-            return
-        old = self.names.get(name)
-        value = self._evaluator.value(node)
-        if isinstance(old, PythonList):
-            self._add(old, self._evaluator.words(value, node), node)
-        elif isinstance(old, PythonText) and isinstance(value, PythonText) and old.is_text:
+    def _grow(self, target: ast.Name | ast.Attribute | ast.Subscript, made: ast.BinOp) -> None:
+        """Apply `target += …`, which changes a list and sets others to what `made` evaluates to."""
+        node, name = made.right, dotted(target) or ""
+        old = self.names.get(name) if name in self.names else self._evaluator.value(target)
+        value, is_sum = self._evaluator.value(node), isinstance(made.op, ast.Add)
+        is_text = isinstance(old, PythonText) and old.is_text and name in self.names
+        if isinstance(old, PythonList) and is_sum:
+            self._add(old, value, node)
+        elif isinstance(old, PythonText) and isinstance(value, PythonText) and is_text and is_sum:
             pieces = value.pieces
             if self._if or self._loose:
                 pieces = self._evaluator.several(node).pieces
@@ -515,68 +537,57 @@ class _Scope:
             self.names[name] = grown
             self.seen.values.append(grown)
         else:
-            self.names[name] = None
-
-    def _add(self, listing: PythonList, words: Sequence[PythonText], node: ast.expr) -> None:
-        """Add words to a list: always, under a condition, or as an unknown number of items."""
-        line, loose = listing.made_in
-        if self._loose > loose:
-            listing.items.append(self._evaluator.several(node))
-        elif self._if is not None and self._if != line:
-            listing.items += [under(word, self._if) for word in words]
-        else:
-            listing.items += words
+            self._assign([target], made)
 
     # -- calls --------------------------------------------------------------------------
 
     def _expression(self, node: ast.expr) -> None:
         self._calls(node)
         call = node.value if isinstance(node, ast.Await) else node
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and f"@{id(call)}" not in self.names
+        ):
             for passed in filter(None, map(dotted, call.args)):
                 if isinstance(table := self.names.get(passed), PythonTable):
                     table.rest.append(self._evaluator.several(call))  # `call` may change it
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return
-        name, what = dotted(call.func.value), call.func.attr
-        is_part = isinstance(call.func.value, ast.Subscript)
-        held = self._evaluator.value(call.func.value) if is_part else self.names.get(name or "")
+        name, what, is_sure = dotted(call.func.value), call.func.attr, self._where == (None, 0)
+        held = self._evaluator.value(call.func.value)
         if isinstance(held, PythonList) and len(call.args) == 1 and what in ("append", "extend"):
             value = self._evaluator.value(call.args[0])
-            if what == "extend":
-                words = self._evaluator.words(value, call.args[0])
-            else:
-                words = [value if isinstance(value, PythonText) else self._evaluator.unknown(call)]
-            self._add(held, words, call.args[0])
+            if what == "append":
+                known = value if isinstance(value, PythonText) else self._evaluator.unknown(call)
+                value = PythonList([known])
+            self._add(held, value, call.args[0])
         elif isinstance(held, PythonTable) and what == "update":
             added = self._evaluator.dictionary(call)
-            self._set(held, {} if self._loose else added.entries, call)
+            self._document.spend(len(added.entries))
+            entries = {} if self._loose else added.entries
+            set_entries(held, entries, self._evaluator.unknown(call), self._where)
             held.rest += [self._evaluator.several(call)] if self._loose else added.rest
-        elif name in ("os.environ", "environ") and what in ("update", "setdefault"):
-            self._environment(call)
-
-    def _environment(self, call: ast.Call) -> None:
-        values = [self._evaluator.value(argument) for argument in call.args]
-        if self._if or self._loose:
-            return
-        match values:
-            case [PythonTable() as table, *_]:
-                self.seen.env |= table.words()
-            case [PythonText() as key, PythonText() as value]:
-                self.seen.env[key.text] = value.field().word()
+        elif is_sure and name in ("os.environ", "environ") and what in ("update", "setdefault"):
+            self.seen.set_environment(map(self._evaluator.value, call.args))
 
     def _calls(self, node: ast.AST) -> None:
         """Record every call in an expression, except inside nested functions."""
         for call in own_nodes(node):
             self._document.spend()
             match call:
-                case ast.Call(func=ast.Attribute(value=held, attr="pop"), args=[key, *_]):
-                    self._remove(held, key, sure=call is node)
+                case ast.NamedExpr(target=ast.Name(id=name)):
+                    self.names[name] = self._evaluator.value(call.value) if call is node else None
+                case ast.Call(func=ast.Attribute(value=held, attr=what)) if what in CHANGES:
+                    key = call.args[0] if call.args and what in ("pop", "setdefault") else None
+                    if call is not node or what not in ("append", "extend", "update"):
+                        self._remove(held, key, call, sure=call is node and what == "pop")
             if not isinstance(call, ast.Call) or last_name(call.func) in self._ignored:
                 continue
             if (function := self._definitions.called(call)) is not None:
                 known = bound_arguments(function, call, self._evaluator)
                 self.seen.passed.append((call, {name: copied(v) for name, v in known.items()}))
+            self._program.apply(call, self, self._evaluator)
             args: list[PythonValue] = []
             for argument in call.args[:50]:
                 if isinstance(argument, ast.Starred):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeGuard
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,12 +20,28 @@ from speclaunch.deployments.sources.source_text import (
 )
 
 MAX_PIECES = 2000
+UNKNOWN = object()
+ENVIRONMENT = "comes from the environment"
+"""End of the notes of environment variables, whose defaults decide no `if` statement."""
+_TESTS: Mapping[type[ast.cmpop], Callable[[Any, Any], object]] = {
+    **{ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le},
+    **{ast.Gt: operator.gt, ast.GtE: operator.ge, ast.In: lambda left, right: left in right},
+    ast.NotIn: lambda left, right: left not in right,
+    ast.Is: lambda left, right: type(left) is type(right) and left == right,
+    ast.IsNot: lambda left, right: type(left) is not type(right) or left != right,
+}
+CHANGES = frozenset(
+    [
+        *("append", "extend", "insert", "remove", "pop", "popitem", "clear", "sort", "reverse"),
+        *("update", "setdefault", "add", "discard"),
+    ]
+)
+"""Methods that change a list, a dictionary or a set."""
 _TEMPLATE = lazy(
     r"\{(?:![rsa])?(?::(?:.?[<>=^])?[-+ #0]*\d{0,2}[,_]?(?:\.\d{1,2})?[a-zA-Z%]?)?\}"
     r"|%[-#0 +]*\d{0,2}(?:\.\d{1,2})?[a-zA-Z]"
 )
 """Pattern of the templates that are evaluated: none makes a long text."""
-_ZERO = lazy(r"[-+]?(?:0+\.?0*|\.0+)")
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -85,6 +103,13 @@ class PythonList(Struct):
     values: list[PythonValue] = []
     """Elements at its creation, which may be lists or dictionaries."""
 
+    def elements(self) -> list[PythonValue] | None:
+        """Return its elements, which may be unknown; None if their number is."""
+        pieces = [piece for item in self.items for piece in item.pieces]
+        if self.separator or any(p.condition or (p.unknown and p.text[:1] == "*") for p in pieces):
+            return None
+        return [*(self.values if len(self.values) == len(self.items) else self.items)]
+
     def consume(self) -> list[PythonText]:
         self.consumed = True
         return list(self.items)
@@ -132,12 +157,63 @@ class ScopeContents(Struct):
     passed: list[tuple[ast.Call, dict[str, PythonValue]]] = []
     """Calls of the program's functions, with the known values of their parameters."""
 
+    def set_environment(self, arguments: Iterable[PythonValue]) -> None:
+        """Apply `os.environ.update(table)` or `os.environ.setdefault(key, value)`."""
+        match list(arguments):
+            case [PythonTable() as table, *_]:
+                self.env |= table.words()
+            case [PythonText() as key, PythonText() as value]:
+                self.env[key.text] = value.field().word()
+
 
 def copied(value: PythonValue) -> PythonValue:
     """Return a shallow copy of a list or dictionary; other values unchanged."""
     if isinstance(value, PythonTable):
         return PythonTable(dict(value.entries), list(value.rest))
     return replace(value, items=list(value.items)) if isinstance(value, PythonList) else value
+
+
+def set_item(listing: PythonList, at: PythonValue, value: PythonValue, unknown: PythonText) -> None:
+    """Replace an item of a list; at an unknown index, any value is `unknown`."""
+    index = at.constant if isinstance(at, PythonText) else None
+    listing.values = []
+    if type(index) is int and -len(listing.items) <= index < len(listing.items):
+        listing.items[index] = value if isinstance(value, PythonText) else unknown
+    else:
+        spoil(listing, None, unknown)
+
+
+def set_entries(
+    table: PythonTable,
+    entries: Mapping[str, tuple[PythonText, PythonValue]],
+    unknown: PythonText,
+    where: tuple[int | None, int],
+) -> None:
+    """Set entries. Under the condition of line `where[0]`, an existing entry becomes unknown."""
+    line, loose = where
+    for name, (key, value) in entries.items():
+        if loose or (line and name in table.entries):
+            table.entries[name] = (key, unknown)
+        elif line:
+            text = value if isinstance(value, PythonText) else unknown
+            table.entries[name] = (under(key, line), under(text, line))
+        else:
+            table.entries[name] = (key, value)
+
+
+def spoil(value: PythonValue | None, key: str | None, unknown: PythonText) -> None:
+    """Mark a part of a list or dictionary as unknown; None for any part, with further parts.
+
+    The program at the start of a command is unchanged.
+    """
+    if isinstance(value, PythonList):
+        value.values = []
+        first = next((i for i, item in enumerate(value.items) if item.text[:1] == "-"), None)
+        value.items[first:] = [unknown]
+    elif isinstance(value, PythonTable):
+        value.rest += [] if key in value.entries else [unknown]
+        for name in value.entries if key is None else {key} & value.entries.keys():
+            value.entries[name] = (value.entries[name][0], unknown)
 
 
 def shown(value: PythonValue, template: str = "{}") -> tuple[WordPiece, ...] | None:
@@ -176,23 +252,23 @@ def joined(listing: PythonList) -> PythonText:
     return PythonText(tuple(pieces[:MAX_PIECES]))
 
 
-def truth(value: PythonValue) -> bool | None:
-    """Return the truth value of a known value; None if it is unknown.
+def plain(value: PythonValue | None) -> object:
+    """Return a value as Python's, a dictionary as its keys; `UNKNOWN` if it is unknown."""
+    if isinstance(value, PythonText) and not any(p.unknown or p.condition for p in value.pieces):
+        return value.text if value.is_text else value.constant
+    if isinstance(value, PythonTable) and not value.rest:
+        keys = [plain(key) for key, _ in value.entries.values()]
+        return UNKNOWN if UNKNOWN in keys else dict.fromkeys(keys)
+    elements = value.elements() if isinstance(value, PythonList) else None
+    return UNKNOWN if elements is None else [*map(plain, elements)]
 
-    A zero is unknown if it may be a text or a number, as in `int(os.environ.get("X", "0"))`.
-    """
-    if not isinstance(value, PythonText) or any(p.unknown or p.condition for p in value.pieces):
-        return None
-    if value.constant is not None or not value.is_text:
-        return bool(value.constant)
-    return None if _ZERO.fullmatch(value.text) else bool(value.text)
 
-
-def is_literal(value: PythonValue) -> TypeGuard[PythonText]:
-    """True for a known text or `True`, `False` and `None`, which have one form."""
-    if truth(value) is None or not isinstance(value, PythonText):
-        return False
-    return value.is_text if value.constant is None else isinstance(value.constant, bool)
+def compared(test: ast.cmpop, left: object, right: object) -> bool | None:
+    """Return the result of a comparison; None if unknown or unsupported."""
+    is_known = UNKNOWN not in (left, right) and not (isinstance(right, list) and UNKNOWN in right)
+    with suppress(KeyError, TypeError):
+        return bool(_TESTS[type(test)](left, right)) if is_known else None
+    return None
 
 
 def note_of(value: PythonValue) -> str | None:
@@ -202,10 +278,16 @@ def note_of(value: PythonValue) -> str | None:
 
 
 def noted(value: PythonValue, note: str | None) -> PythonValue:
-    """Return a value with the assumption behind it."""
-    if note is None or not isinstance(value, PythonText):
-        return value
-    return replace(value, pieces=tuple(replace(piece, note=note) for piece in value.pieces))
+    """Return a value with the assumption behind it and its elements."""
+    if isinstance(value, PythonText) and note:
+        return replace(value, pieces=tuple(replace(p, note=p.note or note) for p in value.pieces))
+    if isinstance(value, PythonList) and note:
+        items = (noted(item, note) for item in value.items)
+        value.items = [item for item in items if isinstance(item, PythonText)]
+        value.values = [noted(element, note) for element in value.values]
+    elif isinstance(value, PythonTable) and note:
+        value.entries = {n: (key, noted(v, note)) for n, (key, v) in value.entries.items()}
+    return value
 
 
 CONVERSIONS: Mapping[str, Callable[[str], str]] = {
@@ -223,6 +305,17 @@ def converted(found: PythonValue, name: str) -> PythonText | None:
     if not isinstance(found, PythonText) or len(found.pieces) != 1 or not found.is_known:
         return None
     return replace(found, pieces=(changed(found.pieces[0], CONVERSIONS[name](found.text)),))
+
+
+def number(found: PythonText, kind: type[int] | type[float]) -> PythonText | None:
+    """Return a known text or number as an `int` or a `float`; None if it is neither."""
+    constant: Any = found.text if found.is_text else found.constant
+    if not found.is_known or len(found.pieces) != 1:
+        return None
+    with suppress(TypeError, ValueError, OverflowError):
+        known = kind(constant)
+        return PythonText((changed(found.pieces[0], str(known)),), known, is_text=False)
+    return None
 
 
 def replaced(node: ast.Call, found: PythonValue) -> PythonText | None:

@@ -63,6 +63,7 @@ parser.add_argument("name", nargs="?", default="n")
 parser.add_argument("port", type=int)
 parser.add_argument("--quantization", default="")
 parser.add_argument("--big", default=False)
+parser.add_argument("--digits", type=int, default="0")
 args = parser.parse_args()
 tp, zero, mode = 8, 0, "fast"
 number = int(os.environ.get("N", "0"))
@@ -77,7 +78,16 @@ subprocess.run(["sglang", "serve", "--model-path", "m", {}])
         ('"--tp", str(zero and 2)', "--tp 0"),
         ('"--tp", str(tp and 2)', "--tp 2"),
         ('"--tp", str(unset or 2)', "--tp ?"),
-        ('"--tp", str(number or 2)', "--tp ?"),
+        ('"--tp", str(number or 2)', "--tp 2"),
+        ('"--tp", str(number + 1)', "--tp 1"),
+        ('"--tp", str(float(tp))', "--tp 8.0"),
+        ('"--tp", str(int("08"))', "--tp 8"),
+        ('"--tp", str(int("x"))', "--tp ?"),
+        ('"--tp", str(tp) + "0"', "--tp 80"),
+        ('"--x", "x4x".strip("x")', "--x ?"),
+        ('"--x", *list("text")', "--x ?"),
+        ('"--x", str(args.digits or 2)', "--x 2"),
+        ('"--x", str(zero) or "2"', "--x 0"),
         ('"--tp", os.getenv("TP") or "2"', "--tp 2"),
         ('"--tp", os.getenv("TP", "") or "2"', "--tp 2"),
         ('"--tp", os.getenv("TP") and "2"', "--tp ?"),
@@ -89,7 +99,18 @@ subprocess.run(["sglang", "serve", "--model-path", "m", {}])
         ('"--tp", "4" if not args.big else "2"', "--tp 4"),
         ('"--tp", "4" if mode == "fast" else "2"', "--tp 4"),
         ('"--tp", "4" if mode != "fast" else "2"', "--tp 2"),
-        ('"--tp", "4" if tp == "8" else "2"', "--tp ?"),
+        ('"--tp", "4" if tp == "8" else "2"', "--tp 2"),
+        ('"--tp", "4" if tp is None else "2"', "--tp 2"),
+        ('"--tp", "4" if tp is not None and 2 <= tp < 9 else "2"', "--tp 4"),
+        ('"--tp", "4" if mode in ("fast", "x") else "2"', "--tp 4"),
+        ('"--tp", "4" if mode not in {"fast", unset} else "2"', "--tp ?"),
+        ('"--tp", "4" if "as" in mode else "2"', "--tp 4"),
+        ('"--tp", "4" if isinstance(tp, (int, float)) else "2"', "--tp 4"),
+        ('"--tp", "4" if unset and tp == 1 else "2"', "--tp 2"),
+        ('"--tp", "4" if unset or tp == 1 else "2"', "--tp ?"),
+        ('"--tp", "4" if tp > mode else "2"', "--tp ?"),
+        ('"--tp", "4" if {"a": 1}.get("b") is None else "2"', "--tp 4"),
+        ('"--tp", "4" if [unset] else "2"', "--tp 4"),
         ('"--tp", "4" if unset else "2"', "--tp ?"),
         ('"--tp", str(max(1, int(tp)))', "--tp 8"),
         ('"--tp", str(min(4, tp))', "--tp 4"),
@@ -105,11 +126,17 @@ def test_values_that_an_expression_selects(case: tuple[str, str]) -> None:
     assert shown(read(SELECTED.replace("{}", case[0]))) == case[1]
 
 
-def test_a_selected_value_states_the_assumption() -> None:
-    found = read(SELECTED.replace("{}", '"--tp", "4" if args.big else "2"'))
-    assert found.words[-1].why == "the default of the option big"
-    found = read(SELECTED.replace("{}", '"--tp", os.getenv("TP") or "2"'))
-    assert "`TP`" in (found.words[-1].why or "")
+@over(
+    [
+        ('"4" if args.big else "2"', "the default of the option big"),
+        ("str(args.digits * 2)", "the default of the option digits"),
+        ("str(max(args.digits, 2))", "the default of the option digits"),
+        ('os.getenv("TP") or "2"', "the default of `TP`, which comes from the environment"),
+        ("str(number * 2)", "the default of `N`, which comes from the environment"),
+    ]
+)
+def test_a_selected_or_computed_value_states_the_assumption(case: tuple[str, str]) -> None:
+    assert read(SELECTED.replace("{}", f'"--tp", {case[0]}')).words[-1].why == case[1]
 
 
 COMPREHENSIONS = """\
@@ -126,7 +153,7 @@ subprocess.run(["sglang", "serve", "--model-path", "m", *{}])
         ("[w for k, v in pairs for w in (k, str(v))]", "--tp 8 --dp 2"),
         ('[f"--{k}={v}" for k, v in flags.items() if v is not None]', "--tp=8 --metrics=True"),
         ('[f"--{k}" for k, v in flags.items() if isinstance(v, bool)]', "--metrics"),
-        ('" ".join(f"--{k} {v}" for k, v in pairs[:1]).split()', "?"),
+        ('" ".join(f"--{k} {v}" for k, v in pairs[:1]).split()', "----tp 8"),
         ('[f"--{k}" for k in unset]', "?"),
         ('[f"--{k}" for k in ("a", "b") if unset]', "?"),
         ("[str(n) for n in range(1000)]", "?"),
@@ -176,3 +203,249 @@ def test_the_result_of_a_method_with_arguments(case: tuple[str, str]) -> None:
     twice = f"{METHODS}class Other:\n    def _args(self, tp):\n        return []\n"
     found = read_python(HEAD + twice.replace("{}", case[0]), "x.py").invocations
     assert all(word.text != "--port" for one in found for word in one.words)
+
+
+ALIASES = """\
+@dataclass
+class Config:
+    tp: int = 1
+a, d, n = Config(tp=2), {"tp": 2, "sub": {"tp": 2}}, [2, 3]
+objects, mode, text = [Config(tp=2)], 2, "2"
+parser = argparse.ArgumentParser()
+parser.add_argument("--tp", default=2)
+args = parser.parse_args()
+<>
+subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str({})])
+"""
+
+
+@over(
+    [
+        ("b = a\nb.tp = 4", "a.tp", "4"),
+        ("b = a\nb.tp += 2", "a.tp", "4"),
+        ("if x:\n    a.tp = 4", "a.tp", "?"),
+        ("e = d\ne['tp'] = 4", "d['tp']", "4"),
+        ("e = d['sub']\ne['tp'] = 4", "d['sub']['tp']", "4"),
+        ("e = d\ne.pop('tp')", "d.get('tp', 8)", "8"),
+        ("d['tp'] += 2", "d['tp']", "4"),
+        ("d |= {'tp': 4}", "d['tp']", "?"),
+        ("d.setdefault('tp', 4)", "d['tp']", "?"),
+        ("d.clear()", "d['tp']", "?"),
+        ("m = n\nm[0] = 4", "n[0]", "4"),
+        ("n.insert(0, 4)", "n[0]", "?"),
+        ("pass", "n[-1]", "3"),
+        ("pass", "n[9]", "?"),
+        ("pass", "n['a']", "?"),
+        ("objects[0].tp = 4", "objects[0].tp", "4"),
+        ("for o in objects:\n    o.tp = 4", "objects[0].tp", "4"),
+        ("vars(args)['tp'] = 4", "args.tp", "4"),
+        ("args.tp = 4", "args.tp", "4"),
+        ("args.tp *= 2", "args.tp", "4"),
+        ("mode *= 2", "mode", "4"),
+        ("text *= 2", "text", "?"),
+        ("if (mode := 4):\n    pass", "mode", "4"),
+        ("x and (mode := 4)", "mode", "?"),
+    ]
+)
+def test_a_value_that_the_program_changes(case: tuple[str, str, str]) -> None:
+    changed, expression, expected = case
+    found = read(ALIASES.replace("<>", changed).replace("{}", expression))
+    assert shown(found) == f"--tp {expected}"
+
+
+def test_a_variable_that_an_inner_function_sets() -> None:
+    inner = "    def g():\n        nonlocal tp\n        tp = 8\n    g()\n"
+    start = '    subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(tp)])\n'
+    assert shown(read(f"def f():\n    tp = 4\n{inner}{start}f()\n")) == "--tp ?"
+
+
+CALLED = """\
+@dataclass
+class Config:
+    tp: int = 1
+D, L, c = {"tp": 2}, ["--x"], Config()
+def set_tp(d, value):
+    d["tp"] = value
+def outer(d):
+    set_tp(d, 4)
+def add(words):
+    words.append("--y")
+    return words
+def add_some(words):
+    if unknown:
+        return
+    words.append("--y")
+def override():
+    D["tp"] = 4
+def configure(config):
+    config.tp = 4
+def by_default(words=[]):
+    words.append("--y")
+    return words
+<>
+"""
+START = 'subprocess.run(["sglang", "serve", "--model-path", "m", {}])'
+
+
+@over(
+    [
+        ("set_tp(D, 4)", 'str(D["tp"])', "4"),
+        ("x = set_tp(D, 4)", 'str(D["tp"])', "4"),
+        ("outer(D)", 'str(D["tp"])', "4"),
+        ("if x:\n    outer(D)", 'str(D["tp"])', "?"),
+        ("override()", 'str(D["tp"])', "4"),
+        ("print(override())", 'str(D["tp"])', "4"),
+        ("configure(c)", "str(c.tp)", "4"),
+        ("b = add(L)", "*L, *b", "--x --y --x --y"),
+        ("L = add(L)", "*L", "--x --y"),
+        ("b = len(add(L)), add(L)", "*L", "--x --y --y"),
+        ("add_some(L)", "*L[1:]", "?"),
+        ("if x:\n    add(L)", "*L[1:]", "?"),
+        ("for y in z:\n    add(L)", "*L[1:]", "?"),
+        ("by_default()", "*by_default()", "?"),
+    ]
+)
+def test_a_value_that_a_called_function_changes(case: tuple[str, str, str]) -> None:
+    call, words, expected = case
+    assert shown(read(CALLED.replace("<>", call) + START.replace("{}", words))) == expected
+
+
+@over(
+    [
+        ("override()\nmain()", 'str(D["tp"])', "?"),
+        ("main()", 'str(D["tp"])', "?"),
+        ("D['tp'] = 4\nmain()", 'str(D["tp"])', "?"),
+        ("configure(c)\nmain()", "str(c.tp)", "4"),
+        ("add(L)\nmain()", "*L", "--x --y"),
+    ]
+)
+def test_a_global_that_another_function_may_change(case: tuple[str, str, str]) -> None:
+    call, words, expected = case
+    main = f"def main():\n    {START.replace('{}', words)}\n"
+    assert shown(read(CALLED.replace("<>", main + call))) == expected
+
+
+def test_a_function_that_calls_itself_may_change_a_value() -> None:
+    change = "def f(d, n):\n    d['tp'] = n\n    f(d, n - 1)\nd = {'tp': 2}\nf(d, 9)\n"
+    assert shown(read(change + START.replace("{}", 'str(d["tp"])'))) == "?"
+
+
+DECIDED = """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--size", type=int, default=2)
+parser.add_argument("--kind", default="a")
+parser.add_argument("--none", default=None)
+args = parser.parse_args()
+ON, OFF, tp, c = True, False, 1, ["sglang", "serve", "--model-path", "m"]
+<>
+subprocess.run(c + ["--tp", str(tp)])
+"""
+
+
+@over(
+    [
+        ("if ON:\n    tp = 2", "--tp 2", ""),
+        ("if OFF:\n    tp = 2", "--tp 1", ""),
+        ("if not OFF and tp < 3:\n    c.append('--x')", "--x --tp 1", ""),
+        ("if OFF:\n    c.append('--x')\nelif ON:\n    c.append('--y')", "--y --tp 1", ""),
+        ("if args.size > 1:\n    tp = args.size", "--tp 2", "size"),
+        ("if args.size > 1:\n    tp = 4", "--tp 4", "size"),
+        ("if args.size == 1:\n    tp = 4", "--tp 1", "size"),
+        ("if args.none is None:\n    tp = 4", "--tp 4", "none"),
+        ("if args.kind == 'b':\n    tp = 2\nelif args.kind == 'a':\n    tp = 4", "--tp 4", "kind"),
+        ("if args.kind == 'b':\n    tp = 2\nelse:\n    tp = 4", "--tp 4", "kind"),
+        ("if args.kind in unknown:\n    tp = 4", "--tp ?", None),
+        ("if args.kind == 'a':\n    sys.exit(1)\ntp = 4", "--tp 4", ""),
+        ("if os.environ.get('A', '1') == '1':\n    tp = 4", "--tp ?", None),
+        ("tp = 4 if os.environ.get('A', '1') == '1' else 2", "--tp 4", "comes from the environment"),
+        ("for tp in (2, unknown):\n    if tp == 2:\n        c.append('--x')", "--x --x --tp ?", None),
+    ]
+)  # fmt: skip
+def test_a_branch_that_known_values_decide(case: tuple[str, str, str | None]) -> None:
+    branch, expected, note = case
+    found = read(DECIDED.replace("<>", branch))
+    assert shown(found) == expected
+    if note is not None:
+        assert (found.words[-1].why or "").endswith(note)
+        assert bool(note) == bool(found.words[-1].why)
+
+
+def test_the_branch_that_a_default_does_not_select_is_conditional() -> None:
+    branch = "if args.kind == 'b':\n    c.append('--x')\nelse:\n    c.append('--y')"
+    _, _, other, taken, *_ = read(DECIDED.replace("<>", branch)).words
+    assert (other.text, other.condition) == ("--x", "only under the condition of line 9")
+    assert (taken.text, taken.condition) == ("--y", None)
+    assert taken.why == "the default of the option kind"
+
+
+OBJECTS = """\
+@dataclass
+class Base:
+    tp: int = 1
+    dp: int = 2
+@dataclass
+class Server(Base):
+    model: str = "m"
+    dp: int = 4
+    def start(self):
+        subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(self.tp), "--dp", str(self.dp)])
+@dataclass
+class Changing(Base):
+    def __post_init__(self):
+        self.tp = 8
+class Counter:
+    tp = 2
+    def __init__(self, dp=2):
+        self.dp = dp
+    def double(self):
+        self.dp *= 2
+    def start(self):
+        subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(self.tp), "--dp", str(self.dp)])
+    def run(self):
+        self.double()
+        subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(self.tp), "--dp", str(self.dp)])
+<>
+"""
+USE = (
+    'subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(s.tp), "--dp", str(s.dp)])'
+)
+
+
+@over(
+    [
+        (f"s = Server()\n{USE}", "--tp 1 --dp 4"),
+        (f"s = Server(2)\n{USE}", "--tp 2 --dp 4"),
+        (f"s = Server(2, 8)\n{USE}", "--tp 2 --dp 8"),
+        (f"s = Server(2, dp=8)\n{USE}", "--tp 2 --dp 8"),
+        (f"s = Server(*x)\n{USE}", "--tp ? --dp ?"),
+        (f"s = Changing(2)\n{USE}", "--tp ? --dp 2"),
+        ("Server(2).start()", "--tp 2 --dp 4"),
+        ("Server(tp=2, dp=x).start()", "--tp 2 --dp ?"),
+        ("Server(2).start()\nServer(4).start()", "--tp ? --dp 4"),
+    ]
+)
+def test_the_fields_of_an_object(case: tuple[str, str]) -> None:
+    use, expected = case
+    found = read_python(HEAD + OBJECTS.replace("<>", use), "x.py").invocations
+    assert expected in map(shown, found)
+
+
+def test_attributes_that_other_methods_or_functions_set() -> None:
+    found = read_python(HEAD + OBJECTS.replace("<>", ""), "x.py").invocations
+    assert [*map(shown, found)][1:] == ["--tp 2 --dp ?", "--tp 2 --dp ?"]
+    found = read_python(HEAD + OBJECTS.replace("<>", "c = Counter()\nc.tp = 4"), "x.py").invocations
+    assert [*map(shown, found)][1:] == ["--tp ? --dp ?", "--tp ? --dp ?"]
+
+
+def test_values_that_a_program_sets_for_options_and_variables() -> None:
+    found = read(CHOICES + "parser.set_defaults(tp=4)\n" + START.replace("{}", "str(args.tp)"))
+    assert shown(found) == "?"
+    found = read('os.environ["TP"] = "4"\n' + START.replace("{}", 'os.environ.get("TP", "2")'))
+    assert shown(found) == "4"
+
+
+CHOICES = """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--tp", type=int, default=2)
+args = parser.parse_args()
+"""

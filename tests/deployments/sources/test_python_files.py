@@ -387,8 +387,12 @@ def test_a_directory_with_programs(tmp_path: Path) -> None:
         "a = 'sglang serve m '\n" + "a = f'{a}{a}'\n" * 60 + "os.system(a)",
         'x = """' + "python -m sglang.launch_server --a \\\n" * 30000 + '"""\nos.system(x)',
         "# sglang.launch_server\n" * 400_000,
+        f"D = {dict.fromkeys('abc')}\ndef f(d):\n    d['a'] = 1\n    f(d)\n    f(d)\n    f(d)\n"
+        + "f(D)\n" * 500
+        + "'sglang serve'",
+        f"L = {list(range(8000))}\n" + "if 'x' in L:\n    y = L[5]\n" * 3000 + "'sglang serve'",
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_hostile_programs_are_bounded(text: str) -> None:
     start = time.monotonic()
@@ -572,7 +576,7 @@ UNKNOWN = [
     "sgl.Engine(model_path='x', tp_size=a.tp)",
     "c = dict(zip(a, b))\nsgl.Engine(model_path='x', tp_size=c.get('tp', 2))",
     "def kw(n=1):\n    if n > 1:\n        return {'tp': 1}\n    return {'tp': 2}\n"
-    "sgl.Engine(model_path='x', tp_size=kw()['tp'])",
+    "sgl.Engine(model_path='x', tp_size=kw(a)['tp'])",
     "def kw():\n    return {'tp': 2}\nif a:\n    def kw():\n        return {'tp': 4}\n"
     "sgl.Engine(model_path='x', tp_size=kw()['tp'])",
     "n = 1\ndef up():\n    global n\n    n = 2\ndef start(tp):\n"
@@ -775,7 +779,7 @@ SET_UP = "    @classmethod\n    def setUpClass(cls):\n        "
         (f"class A(Base):\n{GET}return ['--ep', '2']", ["--model-path m --ep 2"]),
         (f"class A(Base):\n{GET}a = ['--ep']\n        a.append('2')\n        return a", ["--model-path m --ep 2"]),
         (f"class A(Base):\n{GET}return super().get_server_args() + ['--ep', '2']", ["--model-path m --tp 2 --ep 2"]),
-        (f"class A(Base):\n{GET}if x:\n            return []\n        return ['--ep', '2']", ["--model-path m"]),
+        (f"class A(Base):\n{GET}if x:\n            return []\n        return ['--ep', '2']", ["--model-path m ?"]),
         (f"class A(Base):\n{SET_UP}cls.other_args = ['--ep', '2']\n        super().setUpClass()", ["--model-path m --tp 2 --ep 2"]),
         (f"class A(Base):\n    model = 'o'\n{SET_UP}pass", []),
         (f"class A(Base):\n    model = 'o'\nclass B(A):\n{GET}return []", ["--model-path o --tp 2", "--model-path o"]),
@@ -927,8 +931,17 @@ def test_a_loop_over_keys_and_flags(case: tuple[str, list[str]]) -> None:
 @over(
     [
         ("c[-1] = '2'", "m --tp 2 --port 2"),
-        ("c[3:3] = x", "m --tp ? --port ?"),
-        ("c[c.index('--tp') + 1] = '4'", "m --tp ? --port ?"),
+        ("c[3:3] = x", "m ?"),
+        ("del c[3:5]", "m ?"),
+        ("c.pop()", "m ?"),
+        ("y = c.pop()", "m ?"),
+        ("c.insert(3, '--x')", "m ?"),
+        ("c.remove('--tp')", "m ?"),
+        ("x and c.append('--x')", "m ?"),
+        ("d = c\nd[-1] = '2'", "m --tp 2 --port 2"),
+        ("d = c\nd += ['--x']", "m --tp 2 --port 1 --x"),
+        ("c = c[:-2]", "m --tp 2"),
+        ("c[c.index('--tp') + 1] = '4'", "m ?"),
         ("if x:\n    c[4] = '4'", "m --tp ? --port 1"),
     ]
 )
@@ -944,7 +957,7 @@ def test_an_entry_of_a_nested_dictionary_that_a_program_sets(change: str) -> Non
 
 
 def test_a_dictionary_that_a_function_may_change_is_unknown() -> None:
-    made = 'k = {"model_path": "m"}\ndef fill(d):\n    d["model_path"] = "n"\nfill(k)\n'
+    made = 'from tools import fill\nk = {"model_path": "m"}\nfill(k)\n'
     assert said(read(f'{made}sgl.Engine(model_path=k["model_path"])')) == "--model-path ?"
 
 
