@@ -306,7 +306,7 @@ class _Splitter:
 
 _TESTED = lazy(r"\$\{?([A-Za-z_]\w*)")
 _EMPTY_TEST = lazy(r"(?<!!)\s-([nz])\s+\"?\$\{?([A-Za-z_]\w*)")
-_NOT_EMPTY = "it is empty unless the environment sets it, as the condition requires"
+_NOT_EMPTY = "its default does not satisfy the condition"
 _SHOWN = 120
 """Maximum number of characters to show of a variable's possible values."""
 
@@ -415,29 +415,34 @@ class ShellScope(Struct):
                     self.variables[name] = before
 
     @contextmanager
-    def filled(self, condition: str) -> Iterator[None]:
+    def filled(self, condition: str, *, excludes: bool = False) -> Iterator[None]:
         """Inside the context, mark as unknown the empty variables that a condition tests.
 
-        A branch under `[ -n "$X" ]` runs only if the environment sets a nonempty X.
+        A branch under `[ -n "$X" ]` runs only if the environment sets a nonempty X. `excludes`: the
+        condition does not hold for the defaults of its variables; these are unknown, too.
         """
-        empty = self.require(condition)
+        empty = self.require(condition, excludes=excludes)
         try:
             yield
         finally:
             for name, value in empty.items():
                 self.set(name, value)
 
-    def require(self, condition: str, test: str = "") -> dict[str, Value]:
+    def require(
+        self, condition: str, test: str = "", *, excludes: bool = False
+    ) -> dict[str, Value]:
         """Mark the empty variables of a condition as unknown. Return their old values.
 
         `test`: "n" or "z" selects the variables after `-n` or `-z`, "" all but those after `-z`.
+        `excludes`: see `filled`.
         """
         tests = _EMPTY_TEST.findall(condition)
         names = {name for kind, name in tests if kind == (test or "z")}
         empty = {
             name: value
             for name in sorted(names if test else {*_TESTED.findall(condition)} - names)
-            if (value := self.variables.get(name)) is not None and value.texts() == ("",)
+            if (value := self.variables.get(name)) is not None
+            and (value.texts() == ("",) or (excludes and any(p.note for p in value.pieces or ())))
         }
         for name, value in empty.items():
             self.set(name, replace(value, pieces=None, why=_NOT_EMPTY))

@@ -212,7 +212,8 @@ class ScriptReader(ReadingBuilder):
     ) -> None:
         """Read a command after `&&` or `||`, which runs only if `test` allows it."""
         span = test.span
-        with self.scope.filled(span.text), self.scope.isolated() as changes:
+        excludes = runs is False
+        with self.scope.filled(span.text, excludes=excludes), self.scope.isolated() as changes:
             before = self.scope.positional
             self._conditions.append(Dropped(span.text, span.place, _NOT_EVALUATED))
             self._node(node, pipeline)
@@ -258,7 +259,10 @@ class ScriptReader(ReadingBuilder):
             if node.kind == "for" and node.variable is None:
                 self.expander.compute(branch.label.text, branch.label)
             why = _NOT_EVALUATED if is_choice else "a loop; its body is read once"
-            with self.scope.filled(branch.label.text), self.scope.isolated() as changes:
+            with (
+                self.scope.filled(branch.label.text, excludes=result is False),
+                self.scope.isolated() as changes,
+            ):
                 before = self.scope.positional
                 if node.variable is not None:
                     shown = ", ".join(item.text for item in items[:8])

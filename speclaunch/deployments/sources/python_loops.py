@@ -1,9 +1,10 @@
-"""Loops of a Python program: the elements of their iterables, and comprehensions."""
+"""Loops and branches of a Python program: elements of iterables, comprehensions, tested names."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from speclaunch.deployments.sources.python_values import (
     PythonValue,
     dotted,
     last_name,
+    note_of,
 )
 
 MAX_ELEMENTS = 200
@@ -138,3 +140,23 @@ def carried(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
     for node in (inner for part in body for inner in ast.walk(part)):
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
             yield node
+
+
+@contextmanager
+def without_defaults(
+    names: dict[str, PythonValue | None], evaluator: PythonEvaluator, test: ast.expr | None
+) -> Iterator[None]:
+    """Inside the context, mark as unknown the defaults that a test excludes."""
+    values = {
+        name: evaluator.value(part)
+        for part in (ast.walk(test) if test is not None else ())
+        if isinstance(part, (ast.Name, ast.Attribute)) and (name := dotted(part))
+    }
+    before = {name: names.get(name) for name, value in values.items() if note_of(value)}
+    added = before.keys() - names.keys()
+    names |= dict.fromkeys(before)
+    yield
+    names |= {name: old for name, old in before.items() if names.get(name) is None}
+    for name in added:
+        if names[name] is None:
+            del names[name]

@@ -39,6 +39,7 @@ from speclaunch.deployments.sources.python_loops import (
     comprehension,
     loop_elements,
     may_leave,
+    without_defaults,
 )
 from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.python_values import (
@@ -106,8 +107,7 @@ class PythonProgram:
             if isinstance(node, ast.Assign) and is_parsing(node.value):
                 for target in node.targets:
                     if isinstance(target, ast.Name):
-                        options = self.definitions.parsed(node.value)
-                        self._constants.setdefault(target.id, options)
+                        self._constants.setdefault(target.id, self.definitions.parsed(node.value))
         self._queue(module, self._constants)
         while self._waiting and len(self.seen) < _MAX_SCOPES:
             waiting = self._waiting.pop(0)
@@ -120,8 +120,7 @@ class PythonProgram:
 
     def _globals(self) -> dict[str, PythonValue | None]:
         """Return the module's values that do not change."""
-        names = self._module.names.items()
-        return {name: value for name, value in names if name in self._once or "." in name}
+        return {n: v for n, v in self._module.names.items() if n in self._once or "." in n}
 
     def _add(self, seen: ScopeContents) -> None:
         self.seen.append(seen)
@@ -140,10 +139,7 @@ class PythonProgram:
         return (found := PythonEvaluator(self.document, self.positions, names, made_by))
 
     def _result(
-        self,
-        call: ast.Call,
-        names: Mapping[str, PythonValue | None],
-        evaluator: PythonEvaluator,
+        self, call: ast.Call, names: Mapping[str, PythonValue | None], evaluator: PythonEvaluator
     ) -> PythonValue | None:
         """Return what a function or method of the program returns to `call`; None if unknown."""
         function = self.definitions.called(call) or self.definitions.method(call)
@@ -362,15 +358,19 @@ class _Scope:
         taken, other = (node.body, node.orelse) if result else (node.orelse, node.body)
         is_open = result is None or (note or "").endswith(ENVIRONMENT)
         if not is_open and not (taken and ends(taken[-1])):
-            self._decided(taken, other if note else [], note, node.lineno)
+            self._decided(taken, other if note else [], note, node)
             return
+        body = without_defaults(self.names, self._evaluator, node.test if result is False else None)
         if node.orelse:
-            self._branch(node.body, node.test)
-            self._branch(node.orelse, node.test)
+            with body:
+                self._branch(node.body, node.test)
+            with without_defaults(self.names, self._evaluator, node.test if result else None):
+                self._branch(node.orelse, node.test)
             return
         before, outer = dict(self.names), self._if
         self._if = line = outer or node.lineno
-        self.run(node.body)
+        with body:
+            self.run(node.body)
         last = node.body[-1]
         name = dotted(last.value) if isinstance(last, ast.Return) and last.value else None
         is_listed = isinstance(self.names.get(name or ""), PythonList)
@@ -384,12 +384,13 @@ class _Scope:
                 self.names[name] = None  # the program requires a value
 
     def _decided(
-        self, taken: Sequence[ast.stmt], other: Sequence[ast.stmt], note: str | None, line: int
+        self, taken: Sequence[ast.stmt], other: Sequence[ast.stmt], note: str | None, node: ast.If
     ) -> None:
         """Run the branch that a test selects under an assumption; the other is conditional."""
         before, outer_line, outer_note = dict(self.names), self._if, self._note
-        self._if = self._if or line
-        self.run(other)
+        self._if = self._if or node.lineno
+        with without_defaults(self.names, self._evaluator, node.test):
+            self.run(other)
         for name in [name for name, value in self.names.items() if before.get(name) is not value]:
             self.names[name] = (value := before.get(name)) and noted(value, note)
         self._if, self._note = outer_line, self._note or note
@@ -458,8 +459,9 @@ class _Scope:
                 continue
             self.names[name] = None
             if isinstance(value, PythonList):
-                rest = [self._evaluator.several(decides)]
-                self.names[name] = PythonList(rest, made_in=self._where)
+                self.names[name] = PythonList(
+                    [self._evaluator.several(decides)], made_in=self._where
+                )
 
     # -- values -------------------------------------------------------------------------
 
@@ -474,9 +476,8 @@ class _Scope:
                 held = self._evaluator.value(target.value)
                 key = self._evaluator.label(target, target.attr)
             if isinstance(held, PythonTable):
-                set_entries(
-                    held, {key.text: (key, value)}, self._evaluator.unknown(target), self._where
-                )
+                unknown = self._evaluator.unknown(target)
+                set_entries(held, {key.text: (key, value)}, unknown, self._where)
             elif name is not None:
                 may_change = isinstance(value, PythonText) and name in self._global_names
                 self.names[name] = None if may_change else value
@@ -503,9 +504,8 @@ class _Scope:
                 self.seen.env[key.text] = value.field().word()
             return
         if isinstance(table, PythonTable):
-            set_entries(
-                table, {key.text: (key, value)}, self._evaluator.unknown(target), self._where
-            )
+            unknown = self._evaluator.unknown(target)
+            set_entries(table, {key.text: (key, value)}, unknown, self._where)
 
     def _remove(self, held: ast.expr, key: ast.expr | None, node: ast.AST, *, sure: bool) -> None:
         """Remove a key of a dictionary; mark as unknown what else a change may affect."""

@@ -449,3 +449,30 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--tp", type=int, default=2)
 args = parser.parse_args()
 """
+
+
+EXCLUDED = """\
+p = argparse.ArgumentParser()
+p.add_argument("--tp", type=int, default=0)
+p.add_argument("--dtype", default="")
+a = p.parse_args()
+X = os.environ.get("X", "")
+cmd = ["sglang", "serve", "--model-path", "m"]
+{}
+subprocess.run(cmd)
+"""
+
+
+@over(
+    [
+        ('if X: cmd += ["--x", X]', "--x ?"),
+        ('if a.tp > 0: cmd += ["--tp", str(a.tp)]', "--tp ?"),
+        ('if a.dtype: cmd += ["--dtype", a.dtype]', "--dtype ?"),
+        ('if not X: cmd += ["--y"]\nelse: cmd += ["--x", X]', "? ?"),
+        ('if a.tp > 0: cmd += ["--n", "1"]\ncmd += ["--tp", str(a.tp)]', "--n 1 --tp 0"),
+        ('if a.tp > 0: a.tp = 4\ncmd += ["--tp", str(a.tp)]', "--tp ?"),
+    ]
+)
+def test_a_default_that_a_condition_excludes_is_unknown_under_it(case: tuple[str, str]) -> None:
+    changed, expected = case
+    assert shown(read(EXCLUDED.replace("{}", changed))) == expected

@@ -139,3 +139,17 @@ def test_calls_whose_arguments_differ_by_a_condition() -> None:
     script = f'f() {{ local b=; [ "$1" = x ] && b=--b; {SERVER} --a $b; }}\nf x\nf y\n'
     first, second = read_shell(script, "x.sh").invocations
     assert (first.words[1].condition, second.words[1].condition is None) == (None, False)
+
+
+@rows(
+    "script",
+    [
+        'X="${X:-0}"\n[ "$X" -gt 0 ] && A+=(--tp "$X")',
+        'X="${X:-0}"\nif [[ "$X" -gt 0 ]]; then A+=(--tp "$X"); fi',
+        'X="${X:-no}"\nif [ "$X" != no ]; then A+=(--tp "$X"); fi',
+    ],
+)
+def test_a_default_that_a_condition_excludes_is_unknown_under_it(script: str) -> None:
+    found = shell(f'A=(--n 1)\n{script}\n{SERVER} "${{A[@]}}" --x $X\n')
+    words = {word.text: word.evaluated for word in found.words}
+    assert not words["$X"] and words["no" if "no" in script else "0"]
