@@ -153,9 +153,10 @@ def _conditional(
 
 
 def _is_empty(expander: WordExpander, part: Parameter, source: SourceText, value: Value) -> bool:
+    """True if a value is empty in the branches that run by default."""
     chosen = expander.chosen(part, source, value)
     fields: list[Field] = chosen if isinstance(chosen, list) else [Field(chosen)]
-    return not any(piece.text for field in fields for piece in field.pieces)
+    return not any(piece.text for field in fields for piece in present(field.pieces))
 
 
 def _for_empty(

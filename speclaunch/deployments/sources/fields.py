@@ -536,8 +536,10 @@ def _decided(chosen: Value, merged: Value | None, note: str | None) -> Value:
     its = {None, *(piece.condition for field in fields for piece in field.pieces)}
 
     def put(piece: WordPiece) -> WordPiece:
-        other = piece.condition not in its
-        return replace(piece, condition=f"{piece.condition}{NOT_BY_DEFAULT}") if other else piece
+        condition = piece.condition
+        if condition in its or str(condition).endswith(NOT_BY_DEFAULT):
+            return piece
+        return replace(piece, condition=f"{condition}{NOT_BY_DEFAULT}")
 
     if merged is not None:
         chosen = replace(chosen, exported=merged.exported)

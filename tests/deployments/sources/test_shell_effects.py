@@ -6,7 +6,11 @@ from speclaunch.deployments.sources.files import read_shell
 from tests.support.deployments.sources.helpers import SERVER, shell
 from tests.support.loops import rows
 
+OPTIONS = "M=\nwhile [ $# -gt 0 ]; do case $1 in --m) M=$2; shift 2;; esac; done\n"
 UNKNOWN = [
+    (OPTIONS + 'TP="${M:-4}"', "4"),
+    (OPTIONS + 'TP="4${M:+8}"', "4"),
+    OPTIONS + 'TP="${M:-$(x)}"\n[ -z "$TP" ] && TP=4',
     'TP=1\neval "TP=4"',
     "TP=1\neval TP=4",
     'TP=1\nV=A\nA=4\neval "TP=\\$$V"',
