@@ -463,7 +463,8 @@ def _container(
             continue
         value = entry.get("value")
         if isinstance(value, yaml.ScalarNode):
-            env[name] = substituted(nodes.source(value, document), pod_env | env)
+            text = substituted(nodes.source(value, document), pod_env | env)
+            env[name] = (_filled_in([text], {}) or [text])[0]
         elif entry.get("valueFrom") is not None:
             source = entry["valueFrom"]
             known = pod_env.get(name) if "fieldRef" in nodes.entries(source) else None

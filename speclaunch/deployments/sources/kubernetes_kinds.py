@@ -273,10 +273,11 @@ def _dynamo(owner: Owner, site: Site, spec: Entries, document: Document) -> Owne
         name, service = nodes.text(spec.get("serviceName")) or owner.name, spec
     multinode = nodes.entries(service.get("multinode"))
     types = [nodes.text(service.get(key)) for key in ("subComponentType", "type", "componentType")]
+    first = next((nodes.place(value, document) for value in service.values()), None)
     return replace(
         owner,
         role=next((type_ for type_ in types if type_ in ("prefill", "decode")), name),
-        role_place=_named(service, document),
+        role_place=_named(service, document) or first,
         nodes=count(multinode, "nodeCount", document),
         replicas=count(service, "replicas", document),
         names=frozenset({f"{owner.name}-{name}".lower()}),

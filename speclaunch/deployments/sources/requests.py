@@ -205,6 +205,7 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
     may_set: dict[str, str] = {}
     if found.elided:
         open_names = {"host", *(["speculative_algorithm"] if of_speculation else ())}
+        open_names |= {"tp_size"} if "nnodes" in requested else set()
         may_set = dict.fromkeys(open_names - requested.keys(), f"{found.elided[0].text} may set it")
     slime = invocation.kind is InvocationKind.SLIME
     ignored: list[RequestedValue] = []

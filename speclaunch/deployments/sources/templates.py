@@ -27,7 +27,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.core import InputError, Place, Problem, lazy
+from speclaunch.core import InputError, Place, lazy
 from speclaunch.deployments.sources.interface import (
     Comment,
     Dropped,
@@ -179,12 +179,12 @@ def _rendered(
                 if value.evaluated and has_values(at, len(value.text)):
                     value = replace(value, why=value.why or _OF_VALUES, defaults=())
                 return replace(value, place=moved(value.place), used_at=moved(value.used_at))
-            case Invocation() | Reading() | Comment() | Dropped() | Problem():
+            case Struct():
                 names = value.__struct_fields__
                 return replace(value, **{name: moved(getattr(value, name)) for name in names})
             case tuple():
                 return tuple(map(moved, value))
-            case MappingProxyType():
+            case Mapping():
                 return MappingProxyType({name: moved(held) for name, held in value.items()})
         return value
 

@@ -337,3 +337,21 @@ services:
     unset = ["${TP:-${GPUS}}", "${PARSER:+--reasoning-parser ${PARSER}}"]
     assert texts(found) == ["--model-path", "org/m", "--tp", *unset]
     assert [word.text for word in found.words if not word.evaluated] == unset
+
+
+def test_a_variable_whose_value_a_tool_fills_in_is_unknown() -> None:
+    text = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: s}
+spec:
+  containers:
+  - name: s
+    env: [{name: TP, value: "${SERVER_TP}"}, {name: PORT, value: "1"}]
+    command: [bash, -c, "sglang serve m --tp $TP --port $PORT"]
+"""
+    (found,) = read_yaml(text, "pod.yaml").invocations
+    assert [(word.text, word.evaluated) for word in found.words[2::2]] == [
+        ("${SERVER_TP}", False),
+        ("1", True),
+    ]

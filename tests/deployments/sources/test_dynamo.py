@@ -60,6 +60,8 @@ def test_the_services_of_a_graph() -> None:
     decode, prefill = reading.invocations
     assert decode.kind is prefill.kind is InvocationKind.DYNAMO
     assert (decode.name, prefill.name) == ("g/decode", "g/prefill")
+    contexts = [server.server_context for server in (decode, prefill)]
+    assert [context and context.place.line for context in contexts] == [13, 27]
     assert texts(decode) == ["--model-path", "m", "--tp", "8"]
     assert [at(word) for word in decode.words] == [(19, 13), (20, 13), (23, 13), (24, 14)]
     assert "--dyn-tool-call-parser hermes" in dropped(decode)

@@ -211,3 +211,23 @@ def test_output_beyond_the_limits_is_not_rendered(tmp_path: Path) -> None:
     values = f"model: org/m\nextra: [{', '.join(['a' * 9] * 5000)}]\n"
     found = arguments("{{- toYaml .Values.extra | nindent 8 }}\n" * 100, tmp_path, values)
     assert said(found) == "?" or len(found.words) < 10
+
+
+PROBED = POD.replace(
+    "      env:",
+    """      livenessProbe:
+        httpGet: {path: /health, port: 30000}
+        timeoutSeconds: {{ .Values.server.timeout }}
+      env:""",
+)
+
+
+def test_the_settings_of_a_pod_have_places_in_the_template(tmp_path: Path) -> None:
+    values = VALUES.replace("port: 30000", "port: 30000, timeout: 1")
+    arguments("- --tp\n- 2", tmp_path, values)
+    text = PROBED.replace("%s", "        - --tp\n        - 2")
+    (found,) = read_text(text, str(tmp_path / "templates" / "pod.yaml")).invocations
+    assert found.server_context is not None
+    (probe,) = found.server_context.pod.probes
+    assert probe.timeout is not None and probe.timeout.value == 1
+    assert text.splitlines()[probe.timeout.place.line - 1].strip().startswith("timeoutSeconds: {{")

@@ -1086,3 +1086,11 @@ def test_a_deep_file_leaves_its_other_values_known(tmp_path: Path) -> None:
     assert said(only(read_python(HEAD + program, str(tmp_path / "x.py")))) == (
         "--model-path m --port 7"
     )
+
+
+def test_the_keywords_of_a_function_without_callers_are_unknown() -> None:
+    program = (
+        "from sglang import Engine\ndef start(**more):\n    return Engine(**more, tp_size=2)\n"
+    )
+    found = read(program)
+    assert (found.words[0].text, found.words[0].evaluated) == ("*more", False)
