@@ -167,6 +167,7 @@ class Definitions:
         if not sites and name and not self._uses[name]:
             call = ast.copy_location(ast.Call(ast.Name(name), [], []), node)
             found = bound_arguments(node, call, self._evaluator())
+            found.pop(node.args.kwarg.arg if node.args.kwarg else "", None)  # any caller's
             return {key: noted(value, f"the default of {key}") for key, value in found.items()}
         if len(sites) != 1 or self._uses[node.name] > 1:
             return {}

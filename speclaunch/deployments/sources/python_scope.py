@@ -44,7 +44,7 @@ from speclaunch.deployments.sources.python_loops import (
 from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.python_values import (
     CHANGES,
-    ENVIRONMENT,
+    FROM_OUTSIDE,
     MAX_PIECES,
     PythonCall,
     PythonList,
@@ -356,7 +356,7 @@ class _Scope:
             return
         result, note = self._evaluator.test(node.test)
         taken, other = (node.body, node.orelse) if result else (node.orelse, node.body)
-        is_open = result is None or (note or "").endswith(ENVIRONMENT)
+        is_open = result is None or FROM_OUTSIDE in (note or "")
         if not is_open and not (taken and ends(taken[-1])):
             self._decided(taken, other if note else [], note, node)
             return
@@ -422,8 +422,7 @@ class _Scope:
             return False
         outer = self._if, self._repeated
         for element in elements:
-            values = assigned(node.target, element)
-            self.names |= values
+            self.names |= assigned(node.target, element)
             self._repeated = count
             self._steps(node.body)
             self._if = outer[0]
@@ -533,8 +532,7 @@ class _Scope:
             if self._if or self._loose:
                 pieces = self._evaluator.several(node).pieces
             self._document.spend(1 + len(pieces) + len(old.pieces) // 10)
-            grown = PythonText((*old.pieces, *pieces)[:MAX_PIECES])
-            self.names[name] = grown
+            self.names[name] = grown = PythonText((*old.pieces, *pieces)[:MAX_PIECES])
             self.seen.values.append(grown)
         else:
             self._assign([target], made)
@@ -580,6 +578,8 @@ class _Scope:
                     self.names[name] = self._evaluator.value(call.value) if call is node else None
                 case ast.Call(func=ast.Attribute(value=held, attr=what)) if what in CHANGES:
                     key = call.args[0] if call.args and what in ("pop", "setdefault") else None
+                    if what == "pop" and key is not None:  # its value before the removal
+                        self.names[f"@{id(call)}"] = self._evaluator.looked_up(call, held)
                     if call is not node or what not in ("append", "extend", "update"):
                         self._remove(held, key, call, sure=call is node and what == "pop")
             if not isinstance(call, ast.Call) or last_name(call.func) in self._ignored:
