@@ -340,7 +340,8 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
         if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
             continue
         key = name.value.lstrip("-").replace("-", "_")
-        default = keywords.get("default") if is_optional else None
+        unset = None if "required" in keywords else ast.copy_location(ast.Constant(None), call)
+        default = keywords.get("default", unset) if is_optional else None
         if isinstance(default, ast.Constant) and isinstance(default.value, str) and kind:
             default = ast.copy_location(ast.Call(kind, [default], []), default)
         before = found.get(key)

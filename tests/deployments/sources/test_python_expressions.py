@@ -569,3 +569,38 @@ args = parser.parse_args()
 subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(len(args.gpus))])
 """)
     assert (found.words[3].text, found.words[3].why) == ("2", "the default of the option gpus")
+
+
+UNSET = """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--port", type=int)
+parser.add_argument("--model", required=True)
+parser.add_argument("--big", action="store_true")
+parser.add_argument("--algorithm")
+parser.set_defaults(algorithm=choose())
+args = parser.parse_args()
+words = []
+if args.port is None:
+    words = ["--tp", "2"]
+else:
+    words = ["--tp", "4"]
+subprocess.run(["sglang", "serve", "--model-path", "m", {}])
+"""
+
+
+@over(
+    [
+        ('"--port", str(args.port or 30000)', "--port 30000"),
+        ('"--port", str(30000 if args.port is None else args.port)', "--port 30000"),
+        ('"--port", str(args.port)', "--port ?"),
+        ("*words", "--tp 2"),
+        ('"--x", args.model or "a"', "--x ?"),
+        ('"--x", "a" if args.big else "b"', "--x ?"),
+        ('"--x", args.algorithm or "a"', "--x ?"),
+    ]
+)
+def test_options_without_a_default(case: tuple[str, str]) -> None:
+    assert shown(found := read(UNSET.replace("{}", case[0]))) == case[1]
+    notes = {word.why for word in found.words[2:] if word.evaluated} - {None}
+    assert notes <= {"the default of the option port"}
+    assert notes or "?" in case[1]
