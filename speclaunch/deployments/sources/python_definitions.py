@@ -22,6 +22,8 @@ from speclaunch.deployments.sources.python_values import (
 
 _PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
 """Methods that call the preceding function or class with their arguments (Ray, Modal)."""
+_COMMANDS = frozenset({"fire.Fire", "Fire", "typer.run"})
+"""Functions that call others with a user's arguments."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_BASES = 5
 SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
@@ -81,9 +83,13 @@ class Definitions:
         self._sites: dict[str, list[ast.Call]] = {}
         self._uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
         names = set(self._names.values()) | self._fields.keys()
+        commands: list[str] = []
         for call in ast.walk(tree):
             if isinstance(call, ast.Call) and (name := _called(call)) in names:
                 self._sites.setdefault(name, []).append(call)
+            elif isinstance(call, ast.Call) and dotted(call.func) in _COMMANDS:
+                commands += [part.id for part in ast.walk(call) if isinstance(part, ast.Name)]
+        self._uses -= Counter(name for name in commands if name not in self._sites)
 
     def changed_by_others(
         self, node: AnyFunction, names: Mapping[str, PythonValue | None]
@@ -296,10 +302,7 @@ def bound_arguments(
     return {
         name: value
         for name, value in values.items()
-        if not (
-            isinstance(value, PythonText)
-            and (value.unknown or (value.constant is None and not value.is_text))
-        )
+        if not (isinstance(value, PythonText) and value.unknown)
     }
 
 

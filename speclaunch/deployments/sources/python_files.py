@@ -186,6 +186,9 @@ def _imported(tree: ast.Module) -> set[str]:
             case ast.ImportFrom(module=str(module)) if module.split(".")[0] == "sglang":
                 found = [] if module.startswith(_DIFFUSION) else node.names
                 names |= {alias.asname or alias.name for alias in found if alias.name in _ENGINES}
+            case ast.ImportFrom(module=str(module)) if "sglang" in module.split("."):
+                found = [alias for alias in node.names if alias.name == "ServerArgs"]
+                names |= {alias.asname or alias.name for alias in found}  # a wrapper passes it on
             case ast.Import():
                 found = [alias for alias in node.names if alias.name.split(".")[0] == "sglang"]
                 names |= {alias.asname for alias in found if alias.asname}

@@ -600,7 +600,8 @@ subprocess.run(["sglang", "serve", "--model-path", "m", {}])
     ]
 )
 def test_options_without_a_default(case: tuple[str, str]) -> None:
-    assert shown(found := read(UNSET.replace("{}", case[0]))) == case[1]
+    found = read(UNSET.replace("{}", case[0]))
+    assert shown(found) == case[1]
     notes = {word.why for word in found.words[2:] if word.evaluated} - {None}
     assert notes <= {"the default of the option port"}
     assert notes or "?" in case[1]

@@ -1086,3 +1086,51 @@ def test_a_deep_file_leaves_its_other_values_known(tmp_path: Path) -> None:
     assert said(only(read_python(HEAD + program, str(tmp_path / "x.py")))) == (
         "--model-path m --port 7"
     )
+
+
+STARTED_BY_OTHERS = """\
+import fire
+def start(model="m", port=None, tp=2):
+    port = 30000 if port is None else port
+    sgl.Engine(model_path=model, port=port, tp_size=tp)
+{}
+"""
+
+
+@over(
+    [
+        ("", "--model-path m --port 30000 --tp-size 2"),
+        ("fire.Fire(start)", "--model-path m --port 30000 --tp-size 2"),
+        ("fire.Fire({'start': start})", "--model-path m --port 30000 --tp-size 2"),
+        ("register(start)", "--model-path ? --port ? --tp-size ?"),
+        ("start(tp=4)", "--model-path m --port 30000 --tp-size 4"),
+        ("start(port=1)", "--model-path m --port 1 --tp-size 2"),
+        ("start(port=unset)", "--model-path m --port ? --tp-size 2"),
+        ("start(tp=4)\nfire.Fire(start)", "--model-path ? --port ? --tp-size ?"),
+        ("start(tp=4)\nregister(start)", "--model-path ? --port ? --tp-size ?"),
+    ]
+)
+def test_parameters_of_a_function_that_others_call(case: tuple[str, str]) -> None:
+    assert said(read(STARTED_BY_OTHERS.replace("{}", case[0]))) == case[1]
+
+
+def test_defaults_of_a_command_are_assumptions() -> None:
+    found = read(STARTED_BY_OTHERS.replace("{}", "fire.Fire(start)"))
+    assert [word.why for word in found.words[1::2]] == [
+        "the default of model",
+        "the default of port",
+        "the default of tp",
+    ]
+
+
+@over(
+    [
+        ("from achatbot.core.llm.sglang.generator import ServerArgs", 1),
+        ("from vllm.config import ServerArgs", 0),
+        ("from sglang.multimodal_gen import ServerArgs", 0),
+        ("from other.sglang import Engine as ServerArgs", 0),
+    ]
+)
+def test_server_args_that_a_wrapper_passes_on(case: tuple[str, int]) -> None:
+    text = f"{case[0]}\nGenerator(**EngineArgs(args=ServerArgs(model_path='m').__dict__).__dict__)"
+    assert len(read_python(text, "x.py").invocations) == case[1]
