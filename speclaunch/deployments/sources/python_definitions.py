@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_values import (
@@ -14,6 +14,7 @@ from speclaunch.deployments.sources.python_values import (
     PythonTable,
     PythonText,
     PythonValue,
+    ScopeContents,
     dotted,
     last_name,
     noted,
@@ -37,6 +38,15 @@ Change = tuple[str, str | None]
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+class WaitingScope(NamedTuple):
+    """Function or class to read, with the names that it sees."""
+
+    node: AnyFunction | ast.ClassDef
+    names: dict[str, PythonValue | None]
+    outer: ScopeContents
+    delays: int = 0
+
+
 class Definitions:
     """Top-level definitions of a program; `evaluator` returns a PythonEvaluator of the module."""
 
@@ -44,6 +54,8 @@ class Definitions:
         self._evaluator = evaluator
         self._classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         once = assigned_once(tree)
+        self.literals = once & set(_literals(tree))
+        """Names that the module sets once, to a value that depends on no other."""
         self.functions: dict[str, AnyFunction] = {}
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
         self._stored: dict[str, set[str]] = {}
@@ -353,6 +365,15 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
         )
         found[key] = default if is_same and "action" not in keywords else None
     return found
+
+
+def _literals(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that the module sets to literals."""
+    for node in tree.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            parts = ast.walk(node.value or ast.Name(""))
+            if not any(isinstance(part, (ast.Name, ast.Call)) for part in parts):
+                yield last_name(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
 
 
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:

@@ -1134,3 +1134,47 @@ def test_defaults_of_a_command_are_assumptions() -> None:
 def test_server_args_that_a_wrapper_passes_on(case: tuple[str, int]) -> None:
     text = f"{case[0]}\nGenerator(**EngineArgs(args=ServerArgs(model_path='m').__dict__).__dict__)"
     assert len(read_python(text, "x.py").invocations) == case[1]
+
+
+OFF = """\
+USE_SERVER: bool = False
+ENGINE, size = "vllm", 4
+model, port = "m", 1 if USE_SERVER else 2
+name = "m"
+def launch(size, extra):
+    words = ["sglang", "serve", "--model-path", "m", "--port", str(port)]
+    if USE_SERVER:
+        words += ["--tp", "2"]
+        {}
+    return 1
+launch(8, [])
+"""
+
+
+@over(
+    [
+        ('sgl.Engine(model_path=name, tp_size=2)', "--model-path m --tp-size 2"),
+        ('subprocess.run(["sglang", "serve", name, "--tp", "2"])', "m --tp 2"),
+        ('subprocess.run(["sglang", "serve", name, "--port", port])', "m --port ?"),
+        ('subprocess.run(["sglang", "serve", name, "--tp", size])', "m --tp ?"),
+        ('sgl.Engine(model_path=name, log_requests=USE_SERVER)', "--model-path m --log-requests ?"),
+        ('print(words)', ""),
+        ('return words', ""),
+    ]
+)  # fmt: skip
+def test_a_start_that_a_constant_excludes(case: tuple[str, str]) -> None:
+    """It is listed, without values that may differ if the constant does."""
+    found = read_python(HEAD + OFF.replace("{}", case[0]), "x.py").invocations
+    complete = [said(launch) for launch in found if launch.words[0].text != "*"]
+    assert complete == [case[1]] * bool(case[1])
+
+
+def test_a_start_that_an_argument_excludes_is_not_listed() -> None:
+    text = """\
+def launch(engine, port):
+    if engine == "sglang":
+        subprocess.run(["sglang", "serve", "m", "--port", str(port)])
+launch("vllm", 1)
+launch("sglang", 2)
+"""
+    assert said(read(text)) == "m --port 2"
