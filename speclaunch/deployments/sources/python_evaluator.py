@@ -193,10 +193,7 @@ class PythonEvaluator:
         return found
 
     def looked_up(self, node: ast.Call, held: ast.expr, depth: int = 0) -> PythonValue:
-        """Return `table.get(key, default)` or `table.pop(key, default)`.
-
-        For a table that the program only reads, the default is an assumption.
-        """
+        """Return `table.get(key, default)` or `.pop(…)`; for unknown tables, an assumption."""
         table, name = self.value(held, depth + 1), plain(self.value(node.args[0], depth + 1))
         default = self.value(node.args[1], depth + 1) if len(node.args) > 1 else None
         found = None

@@ -1178,3 +1178,9 @@ launch("vllm", 1)
 launch("sglang", 2)
 """
     assert said(read(text)) == "m --port 2"
+
+
+def test_a_switch_that_is_on_by_default_is_an_assumption() -> None:
+    found = read("def start(trace=True):\n    sgl.Engine(model_path='m', enable_trace=trace)")
+    assert said(found) == "--model-path m --enable-trace"
+    assert found.words[2].why == "the default of trace"
