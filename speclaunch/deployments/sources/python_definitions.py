@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_values import (
@@ -14,6 +14,7 @@ from speclaunch.deployments.sources.python_values import (
     PythonTable,
     PythonText,
     PythonValue,
+    ScopeContents,
     dotted,
     last_name,
     noted,
@@ -22,6 +23,8 @@ from speclaunch.deployments.sources.python_values import (
 
 _PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
 """Methods that call the preceding function or class with their arguments (Ray, Modal)."""
+_COMMANDS = frozenset({"fire.Fire", "Fire", "typer.run"})
+"""Functions that call others with a user's arguments."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_BASES = 5
 SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
@@ -35,6 +38,15 @@ Change = tuple[str, str | None]
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+class WaitingScope(NamedTuple):
+    """Function or class to read, with the names that it sees."""
+
+    node: AnyFunction | ast.ClassDef
+    names: dict[str, PythonValue | None]
+    outer: ScopeContents
+    delays: int = 0
+
+
 class Definitions:
     """Top-level definitions of a program; `evaluator` returns a PythonEvaluator of the module."""
 
@@ -42,6 +54,8 @@ class Definitions:
         self._evaluator = evaluator
         self._classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         once = assigned_once(tree)
+        self.literals = once & set(_literals(tree))
+        """Names that the module sets once, to a value that depends on no other."""
         self.functions: dict[str, AnyFunction] = {}
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
         self._stored: dict[str, set[str]] = {}
@@ -81,9 +95,13 @@ class Definitions:
         self._sites: dict[str, list[ast.Call]] = {}
         self._uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
         names = set(self._names.values()) | self._fields.keys()
+        commands: list[str] = []
         for call in ast.walk(tree):
             if isinstance(call, ast.Call) and (name := _called(call)) in names:
                 self._sites.setdefault(name, []).append(call)
+            elif isinstance(call, ast.Call) and dotted(call.func) in _COMMANDS:
+                commands += [part.id for part in ast.walk(call) if isinstance(part, ast.Name)]
+        self._uses -= Counter(name for name in commands if name not in self._sites)
 
     def changed_by_others(
         self, node: AnyFunction, names: Mapping[str, PythonValue | None]
@@ -167,7 +185,7 @@ class Definitions:
         if not sites and name and not self._uses[name]:
             call = ast.copy_location(ast.Call(ast.Name(name), [], []), node)
             found = bound_arguments(node, call, self._evaluator())
-            found.pop(node.args.kwarg.arg if node.args.kwarg else "", None)
+            found.pop(node.args.kwarg.arg if node.args.kwarg else "", None)  # any caller's
             return {key: noted(value, f"the default of {key}") for key, value in found.items()}
         if len(sites) != 1 or self._uses[node.name] > 1:
             return {}
@@ -296,10 +314,7 @@ def bound_arguments(
     return {
         name: value
         for name, value in values.items()
-        if not (
-            isinstance(value, PythonText)
-            and (value.unknown or (value.constant is None and not value.is_text))
-        )
+        if not (isinstance(value, PythonText) and value.unknown)
     }
 
 
@@ -340,7 +355,8 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
         if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
             continue
         key = name.value.lstrip("-").replace("-", "_")
-        default = keywords.get("default") if is_optional else None
+        unset = None if "required" in keywords else ast.copy_location(ast.Constant(None), call)
+        default = keywords.get("default", unset) if is_optional else None
         if isinstance(default, ast.Constant) and isinstance(default.value, str) and kind:
             default = ast.copy_location(ast.Call(kind, [default], []), default)
         before = found.get(key)
@@ -349,6 +365,15 @@ def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
         )
         found[key] = default if is_same and "action" not in keywords else None
     return found
+
+
+def _literals(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that the module sets to literals."""
+    for node in tree.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            parts = ast.walk(node.value or ast.Name(""))
+            if not any(isinstance(part, (ast.Name, ast.Call)) for part in parts):
+                yield last_name(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
 
 
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any
@@ -17,7 +17,7 @@ from speclaunch.deployments.sources.fields import split
 from speclaunch.deployments.sources.python_strings import ProgramPositions, StringPart, straight
 from speclaunch.deployments.sources.python_values import (
     CONVERSIONS,
-    ENVIRONMENT,
+    FROM_OUTSIDE,
     MAX_PIECES,
     UNKNOWN,
     PythonList,
@@ -33,6 +33,7 @@ from speclaunch.deployments.sources.python_values import (
     note_of,
     noted,
     number,
+    path_of,
     plain,
     replaced,
     shown,
@@ -112,7 +113,7 @@ class PythonEvaluator:
                 made = self._made_by(node, depth)
                 return self.unknown(node) if made is None else made
             case ast.Subscript():
-                return self._item(node, node.value, [node.slice], depth)
+                return self._item(node, node.value, node.slice, depth)
         return self.unknown(node)
 
     def unknown(self, node: ast.AST, why: str = "the program computes it") -> PythonText:
@@ -191,18 +192,28 @@ class PythonEvaluator:
             return replace(found, used=SourceSpan(self.document.source(), start, end))
         return found
 
-    def _item(
-        self, node: ast.expr, held: ast.expr, args: Sequence[ast.expr], depth: int
-    ) -> PythonValue:
-        """Return the value of `table[key]` or `table.get(key, default)`."""
-        table, key = self.value(held, depth + 1), self.value(args[0], depth + 1)
+    def looked_up(self, node: ast.Call, held: ast.expr, depth: int = 0) -> PythonValue:
+        """Return `table.get(key, default)` or `.pop(…)`; for unknown tables, an assumption."""
+        table, name = self.value(held, depth + 1), plain(self.value(node.args[0], depth + 1))
+        default = self.value(node.args[1], depth + 1) if len(node.args) > 1 else None
+        found = None
+        if isinstance(table, PythonTable) and isinstance(name, str):
+            is_missing = name not in table.entries and not table.rest
+            found = default if is_missing else table.item(name)
+        elif isinstance(table, PythonText) and table.unknown and plain(default) is not None:
+            is_key = isinstance(name, str) and name.replace("-", "_").isidentifier()
+            if is_key and isinstance(default, PythonText) and name not in self.positions.set_keys:
+                found = noted(default, f"the default of `{name}`{FROM_OUTSIDE}outside the program")
+        return self.unknown(node) if found is None else found
+
+    def _item(self, node: ast.expr, held: ast.expr, at: ast.expr, depth: int) -> PythonValue:
+        """Return `table[key]`."""
+        table, key = self.value(held, depth + 1), self.value(at, depth + 1)
         if isinstance(table, PythonList):
-            return self._part(node, table, args[0])
+            return self._part(node, table, at)
         if not isinstance(table, PythonTable) or not isinstance(key, PythonText) or key.unknown:
             return self.unknown(node)
         found = table.item(key.text)
-        if found is None and len(args) > 1 and not table.rest:
-            return self.value(args[1], depth + 1)
         return self.unknown(node) if found is None else found
 
     def _held(self, node: ast.Name | ast.Attribute) -> PythonValue | None:
@@ -259,6 +270,8 @@ class PythonEvaluator:
         is_sum = isinstance(node.op, ast.Add)
         if isinstance(node.op, ast.Mod) and isinstance(left, PythonText) and left.is_text:
             return self._percent(node, left, depth)
+        if isinstance(node.op, ast.Div):
+            return path_of([left, right]) or self.unknown(node)
         if is_sum and (isinstance(left, PythonList) or isinstance(right, PythonList)):
             items, more = self.words(left, node.left), self.words(right, node.right)
             if isinstance(right, PythonText):  # the list was joined: a shell reads the text
@@ -400,6 +413,8 @@ class PythonEvaluator:
             return PythonList(self.words(found, node) if is_words else [self.several(node)])
         if name == "split" and inner is not None and not node.args and not node.keywords:
             return PythonList(self.words(self.value(inner, depth + 1), inner))
+        if full_name == "os.path.join":
+            return path_of([self.value(p, depth + 1) for p in node.args]) or self.unknown(node)
         if name == "join" and len(node.args) == 1:
             found = self.value(node.args[0], depth + 1)
             if not isinstance(found, PythonList):
@@ -419,18 +434,23 @@ class PythonEvaluator:
             return self._environment(node, depth)
         if full_name in ("max", "min") and not node.keywords:
             return self._extreme(node, depth)
-        if full_name == "bool" and len(node.args) == 1:
+        if full_name in ("bool", "len") and len(node.args) == 1:
+            held = self.value(node.args[0], depth + 1)
             is_true, note = self.test(node.args[0], depth + 1)
-            known = replace(self.label(node, str(is_true)), constant=is_true, is_text=False)
-            return self.unknown(node) if is_true is None else noted(known, note)
+            parts = plain(held) if name == "len" else None
+            known = is_true if name == "bool" else len(parts) if isinstance(parts, list) else None
+            size = replace(self.label(node, str(known)), constant=known, is_text=False)
+            return self.unknown(node) if known is None else noted(size, note or note_of(held))
         if name in CONVERSIONS and inner is not None and not node.args:
             found = self.value(inner, depth + 1)
             other = found if name in _SAME else self.unknown(node)
             return converted(found, name) or other
         if full_name == "dict":
             return self.dictionary(node, depth)
-        if name == "get" and inner is not None and 0 < len(node.args) < 3:
-            return self._item(node, inner, node.args, depth)
+        if name in ("get", "pop") and inner is not None and 0 < len(node.args) < 3:
+            if (own := f"@{id(node)}") in self._names:  # a later statement sees it removed
+                return self._names[own] or self.unknown(node)
+            return self.looked_up(node, inner, depth)
         if name in _SAME and inner is not None and name != "format" and not node.args:
             return self.value(inner, depth + 1)
         is_function = name not in CONVERSIONS and name != "format"
@@ -458,7 +478,7 @@ class PythonEvaluator:
             return found if isinstance(found, PythonText) else self.unknown(node)
         if default.text == "None" or not default.is_known:
             return self.unknown(node, "it comes from the environment")
-        note = f"the default of `{name.text}`, which {ENVIRONMENT}"
+        note = f"the default of `{name.text}`{FROM_OUTSIDE}the environment"
         start, _ = self.positions.span(node)
         pieces = tuple(
             replace(piece, note=note, default_of=(DefaultOf(name.text, False, start, index),))

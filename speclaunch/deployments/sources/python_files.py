@@ -35,6 +35,7 @@ from speclaunch.deployments.sources.python_values import (
     ScopeContents,
     dotted,
     last_name,
+    note_of,
 )
 from speclaunch.deployments.sources.source_text import (
     MAX_PROGRAM_BYTES,
@@ -100,7 +101,8 @@ class Calls:
         if not (fields or call.rest) or "server_args" in call.entries:
             return None  # the arguments are created elsewhere
         for name, (key, value) in fields:
-            flag = replace(key.field().word(), text=f"--{name.replace('_', '-')}")
+            note = note_of(value) if getattr(value, "constant", None) is True else None
+            flag = replace(key.field().word(), text=f"--{name.replace('_', '-')}", why=note)
             at = flag.place
             if name in _OF_THE_ENGINE:
                 dropped.append(Dropped(name, at, "it is not an argument of the server"))
@@ -186,6 +188,9 @@ def _imported(tree: ast.Module) -> set[str]:
             case ast.ImportFrom(module=str(module)) if module.split(".")[0] == "sglang":
                 found = [] if module.startswith(_DIFFUSION) else node.names
                 names |= {alias.asname or alias.name for alias in found if alias.name in _ENGINES}
+            case ast.ImportFrom(module=str(module)) if "sglang" in module.split("."):
+                found = [alias for alias in node.names if alias.name == "ServerArgs"]
+                names |= {alias.asname or alias.name for alias in found}  # a wrapper passes it on
             case ast.Import():
                 found = [alias for alias in node.names if alias.name.split(".")[0] == "sglang"]
                 names |= {alias.asname for alias in found if alias.asname}

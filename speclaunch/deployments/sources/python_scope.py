@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from speclaunch.deployments.sources.python_data import loaded
 from speclaunch.deployments.sources.python_definitions import (
@@ -17,6 +16,7 @@ from speclaunch.deployments.sources.python_definitions import (
     SET_UPS,
     AnyFunction,
     Definitions,
+    WaitingScope,
     assigned_once,
     attribute_changes,
     bound_arguments,
@@ -44,7 +44,7 @@ from speclaunch.deployments.sources.python_loops import (
 from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.python_values import (
     CHANGES,
-    ENVIRONMENT,
+    FROM_OUTSIDE,
     MAX_PIECES,
     PythonCall,
     PythonList,
@@ -72,15 +72,6 @@ _Arguments = Mapping[str, PythonValue]
 _Names = dict[str, PythonValue | None]
 
 
-class _WaitingScope(NamedTuple):
-    """Function or class to read, with the names that it sees."""
-
-    node: AnyFunction | ast.ClassDef
-    names: dict[str, PythonValue | None]
-    outer: ScopeContents
-    delays: int = 0
-
-
 class PythonProgram:
     """Module with its definitions; `seen` lists its scopes, the module first.
 
@@ -95,7 +86,7 @@ class PythonProgram:
         self._once = assigned_once(tree)
         self.global_names = global_names(tree)
         self._used = {last_name(c.func) for c in ast.walk(tree) if isinstance(c, ast.Call)}
-        self._waiting: list[_WaitingScope] = []
+        self._waiting: list[WaitingScope] = []
         self._running = self._results = 0
         self._constants: dict[str, PythonValue | None] = {}
         self.definitions = Definitions(tree, lambda: self.evaluator(self._constants))
@@ -178,9 +169,9 @@ class PythonProgram:
         changed = attribute_changes(scope.nested)
         for node in scope.nested:
             hidden = dict.fromkeys(name for name, method in changed if method is not node)
-            self._waiting.append(_WaitingScope(node, {**names, **hidden}, scope.seen))
+            self._waiting.append(WaitingScope(node, {**names, **hidden}, scope.seen))
 
-    def _nested(self, waiting: _WaitingScope, arguments: _Arguments) -> None:
+    def _nested(self, waiting: WaitingScope, arguments: _Arguments) -> None:
         node, outer, names = waiting.node, waiting.outer, dict(waiting.names)
         inside = ScopeContents(env=dict(outer.env))
         scope = _Scope(self, names, inside)
@@ -332,8 +323,8 @@ class _Scope:
                 self._calls(node.value)
                 self.seen.returned.append(self._evaluator.value(node.value))
                 self.seen.values.append(self.seen.returned[-1])
-            case ast.Expr() if isinstance(node.value, ast.Constant):
-                pass  # a docstring
+            case ast.Expr(value=ast.Constant()) | ast.Assert() | ast.Raise():
+                pass
             case ast.Expr():
                 self._expression(node.value)
             case ast.Match():
@@ -343,8 +334,6 @@ class _Scope:
                 for target in node.targets:
                     if isinstance(target, ast.Subscript):
                         self._remove(target.value, target.slice, target, sure=True)
-            case ast.Assert() | ast.Raise() | ast.Import() | ast.ImportFrom():
-                pass
             case _:
                 self._calls(node)
 
@@ -356,8 +345,9 @@ class _Scope:
             return
         result, note = self._evaluator.test(node.test)
         taken, other = (node.body, node.orelse) if result else (node.orelse, node.body)
-        is_open = result is None or (note or "").endswith(ENVIRONMENT)
+        is_open = result is None or FROM_OUTSIDE in (note or "")
         if not is_open and not (taken and ends(taken[-1])):
+            self._excluded([] if note else other, node)
             self._decided(taken, other if note else [], note, node)
             return
         body = without_defaults(self.names, self._evaluator, node.test if result is False else None)
@@ -383,6 +373,17 @@ class _Scope:
             if isinstance(value, PythonText) and not value.text:
                 self.names[name] = None  # the program requires a value
 
+    def _excluded(self, body: Sequence[ast.stmt], node: ast.If) -> None:
+        """Record the calls in a branch that the module's literals exclude."""
+        tested = {part.id for part in ast.walk(node.test) if isinstance(part, ast.Name)}
+        if body and tested <= (literals := self._definitions.literals):
+            self._document.spend(1 + len(self.names) // 20)
+            names = {name: copied(v) for name, v in self.names.items() if v and name in literals}
+            seen = ScopeContents(calls=self.seen.calls, passed=self.seen.passed)
+            trial = _Scope(self._program, names | dict.fromkeys(tested), seen, self)
+            trial.nested, trial._if = self.nested, self._if or node.lineno
+            trial.run(body)
+
     def _decided(
         self, taken: Sequence[ast.stmt], other: Sequence[ast.stmt], note: str | None, node: ast.If
     ) -> None:
@@ -405,8 +406,7 @@ class _Scope:
                 return
             self.names |= dict.fromkeys(filter(None, map(dotted, ast.walk(node.target))))
         for target in carried(node.body):
-            name = dotted(target) or ""
-            if isinstance(self.names.get(name), PythonText):
+            if isinstance(self.names.get(name := dotted(target) or ""), PythonText):
                 self.names[name] = None  # it changes from pass to pass
         self._branch(node.body, node.target if not isinstance(node, ast.While) else node.test)
         self.run(node.orelse)
@@ -422,8 +422,7 @@ class _Scope:
             return False
         outer = self._if, self._repeated
         for element in elements:
-            values = assigned(node.target, element)
-            self.names |= values
+            self.names |= assigned(node.target, element)
             self._repeated = count
             self._steps(node.body)
             self._if = outer[0]
@@ -533,8 +532,7 @@ class _Scope:
             if self._if or self._loose:
                 pieces = self._evaluator.several(node).pieces
             self._document.spend(1 + len(pieces) + len(old.pieces) // 10)
-            grown = PythonText((*old.pieces, *pieces)[:MAX_PIECES])
-            self.names[name] = grown
+            self.names[name] = grown = PythonText((*old.pieces, *pieces)[:MAX_PIECES])
             self.seen.values.append(grown)
         else:
             self._assign([target], made)
@@ -580,6 +578,8 @@ class _Scope:
                     self.names[name] = self._evaluator.value(call.value) if call is node else None
                 case ast.Call(func=ast.Attribute(value=held, attr=what)) if what in CHANGES:
                     key = call.args[0] if call.args and what in ("pop", "setdefault") else None
+                    if what == "pop" and key is not None:  # its value before the removal
+                        self.names[f"@{id(call)}"] = self._evaluator.looked_up(call, held)
                     if call is not node or what not in ("append", "extend", "update"):
                         self._remove(held, key, call, sure=call is node and what == "pop")
             if not isinstance(call, ast.Call) or last_name(call.func) in self._ignored:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ _PLAIN = {
     **{"\\": "\\", "'": "'", '"': '"', "n": "\n", "t": "\t", "r": "\r", "\n": ""},
     **{"a": "\a", "b": "\b", "f": "\f", "v": "\v"},
 }
+_KEY = lazy(r"setdefault\(\s*(?:'([\w.-]+)'|\"([\w.-]+)\")|['\"]([\w.-]+)['\"]\s*(?:\]\s*=(?!=)|:)")
+"""Pattern of a key that a program sets in a dictionary."""
 _MAX_FIELD = 4000
 _MAX_PARTS = 4000
 
@@ -36,6 +39,11 @@ class ProgramPositions:
         self._text = document.text
         self._lines = document.text.split("\n")
         self._starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
+
+    @cached_property
+    def set_keys(self) -> frozenset[str]:
+        """Keys that the program sets in any dictionary."""
+        return frozenset(match[match.lastindex or 0] for match in _KEY.finditer(self._text))
 
     def offset(self, line: int, column: int) -> int:
         if not 1 <= line <= len(self._lines):

@@ -21,8 +21,8 @@ from speclaunch.deployments.sources.source_text import (
 
 MAX_PIECES = 2000
 UNKNOWN = object()
-ENVIRONMENT = "comes from the environment"
-"""End of the notes of environment variables, whose defaults decide no `if` statement."""
+FROM_OUTSIDE = ", which comes from "
+"""Part of the notes of defaults from outside the program, which decide no `if` statement."""
 _TESTS: Mapping[type[ast.cmpop], Callable[[Any, Any], object]] = {
     **{ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le},
     **{ast.Gt: operator.gt, ast.GtE: operator.ge, ast.In: lambda left, right: left in right},
@@ -252,6 +252,22 @@ def joined(listing: PythonList) -> PythonText:
     return PythonText(tuple(pieces[:MAX_PIECES]))
 
 
+def path_of(parts: Sequence[PythonValue]) -> PythonText | None:
+    """Return the path that `os.path.join(…)` makes; None unless its parts are known texts."""
+    pieces: tuple[WordPiece, ...] = ()
+    for part in parts:
+        if not (isinstance(part, PythonText) and part.is_text and part.is_known and part.text):
+            return None
+        if not pieces or part.text[0] == "/":
+            pieces = part.pieces
+            continue
+        slash = "" if pieces[-1].text.endswith("/") else "/"
+        between = changed(pieces[-1].slice(0, 0), slash)
+        own = (replace(p, default_of=()) for p in part.pieces)  # another value may be absolute
+        pieces = (*pieces, between, *own)[:MAX_PIECES]
+    return PythonText(pieces)
+
+
 def plain(value: PythonValue | None) -> object:
     """Return a value as Python's, a dictionary as its keys; `UNKNOWN` if it is unknown."""
     if isinstance(value, PythonText) and not any(p.unknown or p.condition for p in value.pieces):
@@ -272,7 +288,10 @@ def compared(test: ast.cmpop, left: object, right: object) -> bool | None:
 
 
 def note_of(value: PythonValue) -> str | None:
-    """Return the assumption behind a value, if any."""
+    """Return the assumption behind a value, or behind all items of a list, if any."""
+    if isinstance(value, PythonList):
+        notes = [note_of(item) for item in value.items]
+        return notes[0] if notes and all(notes) else None
     pieces = value.pieces if isinstance(value, PythonText) else ()
     return next((piece.note for piece in pieces if piece.note), None)
 

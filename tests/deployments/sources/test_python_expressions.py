@@ -476,3 +476,132 @@ subprocess.run(cmd)
 def test_a_default_that_a_condition_excludes_is_unknown_under_it(case: tuple[str, str]) -> None:
     changed, expected = case
     assert shown(read(EXCLUDED.replace("{}", changed))) == expected
+
+
+PATHS = """\
+from pathlib import Path
+root, part, names = "/models", os.getenv("PART", "b"), ["a", "b"]
+def f():
+    subprocess.run(["sglang", "serve", "--model-path", "m", {}])
+"""
+
+
+@over(
+    [
+        ('"--x", os.path.join(root, "a", part)', "--x /models/a/b"),
+        ('"--x", os.path.join(root, "/a")', "--x /a"),
+        ('"--x", os.path.join("a/", "b")', "--x a/b"),
+        ('"--x", os.path.join(root, unset)', "--x ?"),
+        ('"--x", os.path.join(root, *names)', "--x ?"),
+        ('"--x", str(Path(root) / "a" / part)', "--x /models/a/b"),
+        ('"--x", str(Path(root) / f"a/{part}")', "--x /models/a/b"),
+        ('"--x", str(Path(__file__).parent / "a")', "--x ?"),
+        ('"--x", str(unset / 2)', "--x ?"),
+        ('"--x", str(len(names))', "--x 2"),
+        ('"--x", str(len(names + unset))', "--x ?"),
+    ]
+)
+def test_paths_and_lengths(case: tuple[str, str]) -> None:
+    assert shown(read(PATHS.replace("{}", case[0]))) == case[1]
+
+
+def test_a_later_part_of_a_path_may_become_absolute() -> None:
+    """A deployment that sets its variable must not get the part before it."""
+    found = read(PATHS.replace("{}", '"--x", os.path.join(root, part)'))
+    assert not found.words[3].defaults
+
+
+LOOKED_UP = """\
+class Server:
+    def __init__(self, name, **kwargs):
+        self.kwargs, config = kwargs, load(name)
+        section = config.get("server", {})
+        own = {"tp": 4}
+        kwargs["port"] = free_port()
+        subprocess.run(["sglang", "serve", "--model-path", "m", {words}])
+"""
+
+
+@over(
+    [
+        ('"--tp", str(kwargs.get("tp_size", 2))', "--tp 2"),
+        ('"--tp", str(kwargs.pop("tp_size", 2))', "--tp 2"),
+        ('"--tp", str(self.kwargs.pop("tp_size", 2))', "--tp 2"),
+        ('"--tp", str(section.get("tp_size", 2))', "--tp 2"),
+        ('"--tp", str(config.get("server", {}).get("tp_size", 2))', "--tp 2"),
+        ('"--tp", str(kwargs.get("tp_size"))', "--tp ?"),
+        ('"--tp", str(kwargs.get("tp_size", None))', "--tp ?"),
+        ('"--tp", str(kwargs.get("tp_size", unset))', "--tp ?"),
+        ('"--port", str(kwargs.get("port", 30000))', "--port ?"),  # the program sets it
+        ('"--x", requests.get("http://x/y", "z")', "--x ?"),
+        ('"--tp", str(own.get("tp", 2))', "--tp 4"),
+        ('"--tp", str(own.get(unset, 2))', "--tp ?"),
+        ('"--tp", str(own.pop("tp", 2))', "--tp 4"),
+        ('"--tp", str(own.pop("dp", 2))', "--tp 2"),
+    ]
+)
+def test_defaults_of_unknown_dictionaries(case: tuple[str, str]) -> None:
+    found = read(LOOKED_UP.replace("{words}", case[0]))
+    assert shown(found) == case[1]
+
+
+def test_the_default_of_an_unknown_dictionary_is_an_assumption() -> None:
+    text = LOOKED_UP.replace("{words}", '"--tp", str(config.get("a-b", 2))')
+    assert read(text).words[3].why == "the default of `a-b`, which comes from outside the program"
+
+
+def test_the_default_of_an_unknown_dictionary_decides_no_branch() -> None:
+    found = read("""\
+def start(config):
+    port = 1
+    if config.get("fast", False):
+        port = 2
+    subprocess.run(["sglang", "serve", "--model-path", "m", "--port", str(port)])
+""")
+    assert shown(found) == "--port ?"
+
+
+def test_the_length_of_a_default_is_an_assumption() -> None:
+    found = read("""\
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpus", nargs="*", default=["0", "1"])
+args = parser.parse_args()
+subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(len(args.gpus))])
+""")
+    assert (found.words[3].text, found.words[3].why) == ("2", "the default of the option gpus")
+
+
+UNSET = """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--port", type=int)
+parser.add_argument("--model", required=True)
+parser.add_argument("--big", action="store_true")
+parser.add_argument("--algorithm")
+parser.set_defaults(algorithm=choose())
+args = parser.parse_args()
+words = []
+if args.port is None:
+    words = ["--tp", "2"]
+else:
+    words = ["--tp", "4"]
+subprocess.run(["sglang", "serve", "--model-path", "m", {}])
+"""
+
+
+@over(
+    [
+        ('"--port", str(args.port or 30000)', "--port 30000"),
+        ('"--port", str(30000 if args.port is None else args.port)', "--port 30000"),
+        ('"--port", str(args.port)', "--port ?"),
+        ("*words", "--tp 2"),
+        ('"--x", args.model or "a"', "--x ?"),
+        ('"--x", "a" if args.big else "b"', "--x ?"),
+        ('"--x", args.algorithm or "a"', "--x ?"),
+    ]
+)
+def test_options_without_a_default(case: tuple[str, str]) -> None:
+    found = read(UNSET.replace("{}", case[0]))
+    assert shown(found) == case[1]
+    notes = {word.why for word in found.words[2:] if word.evaluated} - {None}
+    assert notes <= {"the default of the option port"}
+    assert notes or "?" in case[1]

@@ -1094,3 +1094,101 @@ def test_the_keywords_of_a_function_without_callers_are_unknown() -> None:
     )
     found = read(program)
     assert (found.words[0].text, found.words[0].evaluated) == ("*more", False)
+
+
+STARTED_BY_OTHERS = """\
+import fire
+def start(model="m", port=None, tp=2):
+    port = 30000 if port is None else port
+    sgl.Engine(model_path=model, port=port, tp_size=tp)
+{}
+"""
+
+
+@over(
+    [
+        ("", "--model-path m --port 30000 --tp-size 2"),
+        ("fire.Fire(start)", "--model-path m --port 30000 --tp-size 2"),
+        ("fire.Fire({'start': start})", "--model-path m --port 30000 --tp-size 2"),
+        ("register(start)", "--model-path ? --port ? --tp-size ?"),
+        ("start(tp=4)", "--model-path m --port 30000 --tp-size 4"),
+        ("start(port=1)", "--model-path m --port 1 --tp-size 2"),
+        ("start(port=unset)", "--model-path m --port ? --tp-size 2"),
+        ("start(tp=4)\nfire.Fire(start)", "--model-path ? --port ? --tp-size ?"),
+        ("start(tp=4)\nregister(start)", "--model-path ? --port ? --tp-size ?"),
+    ]
+)
+def test_parameters_of_a_function_that_others_call(case: tuple[str, str]) -> None:
+    assert said(read(STARTED_BY_OTHERS.replace("{}", case[0]))) == case[1]
+
+
+def test_defaults_of_a_command_are_assumptions() -> None:
+    found = read(STARTED_BY_OTHERS.replace("{}", "fire.Fire(start)"))
+    assert [word.why for word in found.words[1::2]] == [
+        "the default of model",
+        "the default of port",
+        "the default of tp",
+    ]
+
+
+@over(
+    [
+        ("from achatbot.core.llm.sglang.generator import ServerArgs", 1),
+        ("from vllm.config import ServerArgs", 0),
+        ("from sglang.multimodal_gen import ServerArgs", 0),
+        ("from other.sglang import Engine as ServerArgs", 0),
+    ]
+)
+def test_server_args_that_a_wrapper_passes_on(case: tuple[str, int]) -> None:
+    text = f"{case[0]}\nGenerator(**EngineArgs(args=ServerArgs(model_path='m').__dict__).__dict__)"
+    assert len(read_python(text, "x.py").invocations) == case[1]
+
+
+OFF = """\
+USE_SERVER: bool = False
+ENGINE, size = "vllm", 4
+model, port = "m", 1 if USE_SERVER else 2
+name = "m"
+def launch(size, extra):
+    words = ["sglang", "serve", "--model-path", "m", "--port", str(port)]
+    if USE_SERVER:
+        words += ["--tp", "2"]
+        {}
+    return 1
+launch(8, [])
+"""
+
+
+@over(
+    [
+        ('sgl.Engine(model_path=name, tp_size=2)', "--model-path m --tp-size 2"),
+        ('subprocess.run(["sglang", "serve", name, "--tp", "2"])', "m --tp 2"),
+        ('subprocess.run(["sglang", "serve", name, "--port", port])', "m --port ?"),
+        ('subprocess.run(["sglang", "serve", name, "--tp", size])', "m --tp ?"),
+        ('sgl.Engine(model_path=name, log_requests=USE_SERVER)', "--model-path m --log-requests ?"),
+        ('print(words)', ""),
+        ('return words', ""),
+    ]
+)  # fmt: skip
+def test_a_start_that_a_constant_excludes(case: tuple[str, str]) -> None:
+    """It is listed, without values that may differ if the constant does."""
+    found = read_python(HEAD + OFF.replace("{}", case[0]), "x.py").invocations
+    complete = [said(launch) for launch in found if launch.words[0].text != "*"]
+    assert complete == [case[1]] * bool(case[1])
+
+
+def test_a_start_that_an_argument_excludes_is_not_listed() -> None:
+    text = """\
+def launch(engine, port):
+    if engine == "sglang":
+        subprocess.run(["sglang", "serve", "m", "--port", str(port)])
+launch("vllm", 1)
+launch("sglang", 2)
+"""
+    assert said(read(text)) == "m --port 2"
+
+
+def test_a_switch_that_is_on_by_default_is_an_assumption() -> None:
+    found = read("def start(trace=True):\n    sgl.Engine(model_path='m', enable_trace=trace)")
+    assert said(found) == "--model-path m --enable-trace"
+    assert found.words[2].why == "the default of trace"
