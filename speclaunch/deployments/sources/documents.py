@@ -118,6 +118,11 @@ _MAX_SENTENCE = 2_000
 _LOGGED = lazy(r"[ \t>]*(?:[\[<#/]|\d{4}-|(?:info|debug|warn|error)\b)", re.IGNORECASE)
 WHOLE_COMMAND = lazy(_PROGRAM)
 """Pattern of a server command's beginning, including its wrappers and variables."""
+_SHELL = lazy(
+    r"(?:[ \t]*(?:(?:#|(?:pip3?|uv|git|cd|export|source|conda|mkdir)[ \t])[^\n]*)?\n){0,50}"
+    rf"[ \t]*{_PROGRAM}"
+)
+"""Pattern of a block that begins as a shell script, whatever language it declares."""
 _SETS = lazy(r"[ \t>]*(?:export[ \t]+)?[A-Za-z_]\w*=\S")
 _ASSIGNED = lazy(r"(?<![\w$.-])([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s`;&|)]*)")
 _PROMPT = lazy(rf"^([ \t]*)({_PROMPT_TEXT})(?=\S)", re.MULTILINE)
@@ -164,8 +169,7 @@ class _Lines:
         self.text = document.text[:stop]
         self.at = start
         self.section: Section = ()
-        self._has_end = True
-        """True if the end of an HTML element may follow."""
+        self._has_end = True  # the end of an HTML element may follow
 
     def read(self) -> Iterator[Block]:
         above = 0  # start of the lines directly above this line that set variables
@@ -225,6 +229,8 @@ class _Lines:
 
     def _code(self, language: str, text: str, start: int) -> Iterator[Block]:
         kind = _KINDS.get(language)
+        if kind in (None, BlockKind.PYTHON) and _SHELL.match(text):
+            kind = BlockKind.TEXT
         if kind in (BlockKind.SCRIPT, BlockKind.TEXT):
             text = _without_prompts(text) if language in _SESSIONS or _PROMPT.match(text) else text
         if kind is not None:
@@ -298,8 +304,7 @@ class _Lines:
             if WHOLE_COMMAND.match(code[2].lstrip()) or ELSEWHERE.search(code[2]):
                 text, at = _without_prompts(code[2]), start + code.start(2)
                 yield Block(BlockKind.INLINE, SourceText(self.document, text, at))
-        begun = _INLINE_START.fullmatch(line)
-        after = _INLINE_REST.match(self.text, end) if begun is not None else None
+        begun, after = _INLINE_START.fullmatch(line), _INLINE_REST.match(self.text, end)
         if begun is not None and after is not None and WHOLE_COMMAND.match(begun[1].lstrip()):
             text = f"{begun[1]}{after[0]}".replace("\n", " ")
             yield Block(BlockKind.INLINE, SourceText(self.document, text, start + begun.start(1)))
@@ -338,11 +343,11 @@ def read_markdown(document: Document) -> Reading:
 
 def kind_of(block: Block) -> BlockKind:
     """Return a block's kind from its declared kind and the start of its text."""
-    if block.kind is BlockKind.TEXT and _YAML_START.match(block.source.text):
+    if block.kind is not BlockKind.TEXT:
+        return block.kind
+    if _YAML_START.match(block.source.text):
         return BlockKind.YAML
-    if block.kind is BlockKind.TEXT and _DOCKERFILE.match(block.source.text):
-        return BlockKind.DOCKERFILE
-    return block.kind
+    return BlockKind.DOCKERFILE if _DOCKERFILE.match(block.source.text) else block.kind
 
 
 class _Reader(ReadingBuilder):
@@ -403,9 +408,8 @@ class _Reader(ReadingBuilder):
             from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
 
             reading = read_yaml_document(part)
-        self.invocations.extend(
-            found for found in reading.invocations if found.kind is not InvocationKind.CONFIG
-        )
+        servers = (found for found in reading.invocations if found.kind != InvocationKind.CONFIG)
+        self.invocations.extend(servers)
         self.problems.extend((*reading.problems, *reading.unread))
         self.misread.extend(reading.misread)
 
@@ -493,14 +497,9 @@ def is_command(found: Invocation) -> bool:
 def _options(script: Script) -> list[Field]:
     """Return the `--speculative-…` options at line starts of a block without a command."""
     expander = Expander(script.source.document, ShellScope())
-    return [
-        field
-        for node in script.nodes
-        if isinstance(node, Simple)
-        and node.words
-        and (node.words[0].plain or "").startswith("--speculative-")
-        for field in expander.fields(node.words[0])
-    ]
+    starts = (n.words[0] for n in script.nodes if isinstance(n, Simple) and n.words)
+    options = (word for word in starts if (word.plain or "").startswith("--speculative-"))
+    return [field for word in options for field in expander.fields(word)]
 
 
 _SHELL_CELL = lazy(r"\s*%%(?:bash|sh|script[ \t]+(?:ba)?sh)\b[^\n]*\n")
@@ -592,9 +591,7 @@ class _NotebookReader(ReadingBuilder):
         """Read a script. If `seen` is set, skip incomplete commands and those already seen."""
         with self.tolerant():
             reading = run(source)
-            commands = (
-                found
-                for found in reading.invocations
-                if seen is None or (is_complete(found) and _start(found) not in seen)
-            )
-            self.add(replace(reading, invocations=tuple(commands), misread=()))
+            found = reading.invocations
+            if seen is not None:
+                found = tuple(x for x in found if is_complete(x) and _start(x) not in seen)
+            self.add(replace(reading, invocations=found, misread=()))
