@@ -149,8 +149,6 @@ _KINDS = {
     **dict.fromkeys(("dockerfile", "docker", "containerfile"), BlockKind.DOCKERFILE),
 }
 """Block kinds by the language of a fence or directive. Blocks in other languages are not read."""
-_NESTED = frozenset({"eval-rst"})
-"""Languages of fences around text that contains directives."""
 _MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
 
 
@@ -219,7 +217,7 @@ class _Lines:
         stop = closing.start() if closing is not None else len(self.text)
         self.at = min(closing.end() + 1, len(self.text)) if closing is not None else stop
         language = _language(fence[3])
-        if language in _NESTED:
+        if language == "eval-rst":  # text that contains directives
             yield from _Lines(self.document, start, stop).read()
             return
         text = self.text[start:stop]
@@ -266,8 +264,7 @@ class _Lines:
         self.at = closing.end()
         if not _MENTIONS.search(self.text, start, closing.start()):
             return
-        builder = SourceBuilder(self.document)
-        at = start
+        builder, at = SourceBuilder(self.document), start
         for mark in _TAG_OR_ENTITY.finditer(self.text, start, closing.start()):
             builder.put_straight(self.text[at : mark.start()], at)
             meant = html.unescape(mark[0]) if mark[0].startswith("&") else ""
@@ -322,7 +319,6 @@ def _without_prompts(text: str) -> str:
     return _PROMPT.sub(lambda match: " " * len(match[0]), text)
 
 
-_MODEL = ("--model", "--config")
 _SHORTENED = "an ellipsis: the document shows only part of the command"
 _SENTENCE = frozenset(
     ["to", "and", "the", "with", "for", "is", "are", "on", "in", "or", "of", "a", "an", "this",
@@ -478,7 +474,9 @@ def _open(found: Invocation) -> Invocation:
 def is_complete(found: Invocation) -> bool:
     """True if a part of a sentence is a command that names a model."""
     texts = [word.text for word in found.words]
-    names_model = any(text.startswith(_MODEL) or is_ellipsis(text) for text in texts)
+    names_model = any(
+        text.startswith(("--model", "--config")) or is_ellipsis(text) for text in texts
+    )
     if found.kind is InvocationKind.SERVE:
         names_model = names_model or (bool(texts) and not texts[0].startswith("-"))
     return names_model and is_command(found)
@@ -543,8 +541,7 @@ def _string_text(source: SourceText, string: re.Match[str]) -> SourceText:
     """Return the text of a Python string. The fields of an f-string become placeholders."""
     prefix, raw = string[1].lower(), string[3]
     builder = SourceBuilder(source.document)
-    start = string.start(3)
-    at = 0
+    start, at = string.start(3), 0
     for mark in _MARK.finditer(raw):
         if mark[0][0] == "\\" and "r" not in prefix:
             meant = "" if mark[0][1] == "\n" else _ESCAPES.get(mark[0][1], mark[0])
