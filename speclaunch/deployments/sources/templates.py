@@ -131,7 +131,7 @@ _MOST_MARKS = 3000
 _MOST = 1 << 20
 _DEEPEST = _MOST_ITEMS = 60
 """Maximum depth of nested branches; handwritten templates do not exceed these limits."""
-_KEYWORD = lazy(r"\{[{%][-~+]?\s*(?P<word>/\*|[A-Za-z]+)")
+_KEYWORD = lazy(r"(?:\{%[-~+]?|\{\{[-~+]?(?!\s*end\w))\s*(?P<word>/\*|[A-Za-z]\w*)")
 _OPENING = frozenset(
     {"if", "with", "range", "for", "define", "block", "macro", "call", "filter", "raw"}
 )
@@ -162,11 +162,11 @@ def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
 
 def fill_in(reading: Reading, text: str, shown: str) -> Reading:
     """Return the reading of a YAML file, with the variables of its Ansible role, if any."""
-    if not _role_variables(text, shown):
+    is_in_role = bool(_role_variables(text, shown))
+    found = read_template(text, shown, is_yaml=True).invocations if is_in_role else ()
+    if len(found) < len(reading.invocations):
         return reading
-    found = read_template(text, shown, is_yaml=True).invocations
-    filled = tuple(replace(command, words=command.words[1:]) for command in found)
-    return replace(reading, invocations=filled or reading.invocations)
+    return replace(reading, invocations=tuple(replace(c, words=c.words[1:]) for c in found))
 
 
 def _rendered(

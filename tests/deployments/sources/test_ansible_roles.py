@@ -95,6 +95,7 @@ def shown(found: Invocation) -> str:
         ("{% for tp, x in args %}{{ tp }} {% endfor %}--tp 2", "? --tp 2"),
         ("{% for a in args if a %}{{ a }} {% endfor %}--tp 2", "? --tp 2"),
         ("{% set tp = 1 %}--tp {{ tp }}", "--tp ?"),
+        ("--x {{ endpoint }} --y {{ if_name }} --tp {{ tp }}", "--x ? --y ? --tp 8"),
         ("{% if quiet %}--tp {{ tp }}{% endif %}", "? ?"),
     ],
 )
@@ -134,6 +135,7 @@ def test_a_task() -> None:
     found = read(task, "tasks/run.yml")
     assert shown(found) == "--model org/m --x ?"
     assert found.read_only
+    assert read(task.replace("{{ model }}", "m"), "meta/run.yml").read_only is None
     block = (
         "- set_fact:\n    x: >-\n      python3 -m sglang.launch_server\n"
         "      --model {{ model }}\n      {{ nowhere }}\n"
