@@ -111,12 +111,9 @@ def _dockerfile(document: Document) -> IsComment | None:
 
     with suppress(InputError):
         read_dockerfile(document)
-    bodies = [
-        (body.offset(0), body.offset(len(body.text)))
-        for instruction in instructions(document)
-        for body in instruction.bodies
-    ]
-    script, body = _within(document.shell_comments), _within(bodies)
+    bodies = (body for instruction in instructions(document) for body in instruction.bodies)
+    body = _within((part.offset(0), part.offset(len(part.text))) for part in bodies)
+    script = _within(document.shell_comments)
     return lambda at: script(at) or (_begins_line(document.text, at) and not body(at))
 
 
@@ -161,10 +158,9 @@ _OWN_COMMENTS = (BlockKind.YAML, BlockKind.DOCKERFILE)
 def _values_or_none(block: Block) -> list[Stretch]:
     import yaml  # noqa: PLC0415
 
-    try:
+    with suppress(yaml.YAMLError, ValueError):
         return list(_values(block.source.text))
-    except (yaml.YAMLError, ValueError):
-        return []
+    return []
 
 
 def _fenced(text: str) -> Iterator[Stretch]:

@@ -118,6 +118,11 @@ _MAX_SENTENCE = 2_000
 _LOGGED = lazy(r"[ \t>]*(?:[\[<#/]|\d{4}-|(?:info|debug|warn|error)\b)", re.IGNORECASE)
 WHOLE_COMMAND = lazy(_PROGRAM)
 """Pattern of a server command's beginning, including its wrappers and variables."""
+_SHELL = lazy(
+    r"(?:[ \t]*(?:(?:#|(?:pip3?|uv|git|cd|export|source|conda|mkdir)[ \t])[^\n]*)?\n){0,50}"
+    rf"[ \t]*{_PROGRAM}"
+)
+"""Pattern of a block that begins as a shell script, whatever language it declares."""
 _SETS = lazy(r"[ \t>]*(?:export[ \t]+)?[A-Za-z_]\w*=\S")
 _ASSIGNED = lazy(r"(?<![\w$.-])([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s`;&|)]*)")
 _PROMPT = lazy(rf"^([ \t]*)({_PROMPT_TEXT})(?=\S)", re.MULTILINE)
@@ -144,8 +149,6 @@ _KINDS = {
     **dict.fromkeys(("dockerfile", "docker", "containerfile"), BlockKind.DOCKERFILE),
 }
 """Block kinds by the language of a fence or directive. Blocks in other languages are not read."""
-_NESTED = frozenset({"eval-rst"})
-"""Languages of fences around text that contains directives."""
 _MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
 
 
@@ -164,8 +167,7 @@ class _Lines:
         self.text = document.text[:stop]
         self.at = start
         self.section: Section = ()
-        self._has_end = True
-        """True if the end of an HTML element may follow."""
+        self._has_end = True  # the end of an HTML element may follow
 
     def read(self) -> Iterator[Block]:
         above = 0  # start of the lines directly above this line that set variables
@@ -215,7 +217,7 @@ class _Lines:
         stop = closing.start() if closing is not None else len(self.text)
         self.at = min(closing.end() + 1, len(self.text)) if closing is not None else stop
         language = _language(fence[3])
-        if language in _NESTED:
+        if language == "eval-rst":  # text that contains directives
             yield from _Lines(self.document, start, stop).read()
             return
         text = self.text[start:stop]
@@ -225,6 +227,8 @@ class _Lines:
 
     def _code(self, language: str, text: str, start: int) -> Iterator[Block]:
         kind = _KINDS.get(language)
+        if kind in (None, BlockKind.PYTHON) and _SHELL.match(text):
+            kind = BlockKind.TEXT
         if kind in (BlockKind.SCRIPT, BlockKind.TEXT):
             text = _without_prompts(text) if language in _SESSIONS or _PROMPT.match(text) else text
         if kind is not None:
@@ -260,8 +264,7 @@ class _Lines:
         self.at = closing.end()
         if not _MENTIONS.search(self.text, start, closing.start()):
             return
-        builder = SourceBuilder(self.document)
-        at = start
+        builder, at = SourceBuilder(self.document), start
         for mark in _TAG_OR_ENTITY.finditer(self.text, start, closing.start()):
             builder.put_straight(self.text[at : mark.start()], at)
             meant = html.unescape(mark[0]) if mark[0].startswith("&") else ""
@@ -298,8 +301,7 @@ class _Lines:
             if WHOLE_COMMAND.match(code[2].lstrip()) or ELSEWHERE.search(code[2]):
                 text, at = _without_prompts(code[2]), start + code.start(2)
                 yield Block(BlockKind.INLINE, SourceText(self.document, text, at))
-        begun = _INLINE_START.fullmatch(line)
-        after = _INLINE_REST.match(self.text, end) if begun is not None else None
+        begun, after = _INLINE_START.fullmatch(line), _INLINE_REST.match(self.text, end)
         if begun is not None and after is not None and WHOLE_COMMAND.match(begun[1].lstrip()):
             text = f"{begun[1]}{after[0]}".replace("\n", " ")
             yield Block(BlockKind.INLINE, SourceText(self.document, text, start + begun.start(1)))
@@ -317,7 +319,6 @@ def _without_prompts(text: str) -> str:
     return _PROMPT.sub(lambda match: " " * len(match[0]), text)
 
 
-_MODEL = ("--model", "--config")
 _SHORTENED = "an ellipsis: the document shows only part of the command"
 _SENTENCE = frozenset(
     ["to", "and", "the", "with", "for", "is", "are", "on", "in", "or", "of", "a", "an", "this",
@@ -338,11 +339,11 @@ def read_markdown(document: Document) -> Reading:
 
 def kind_of(block: Block) -> BlockKind:
     """Return a block's kind from its declared kind and the start of its text."""
-    if block.kind is BlockKind.TEXT and _YAML_START.match(block.source.text):
+    if block.kind is not BlockKind.TEXT:
+        return block.kind
+    if _YAML_START.match(block.source.text):
         return BlockKind.YAML
-    if block.kind is BlockKind.TEXT and _DOCKERFILE.match(block.source.text):
-        return BlockKind.DOCKERFILE
-    return block.kind
+    return BlockKind.DOCKERFILE if _DOCKERFILE.match(block.source.text) else block.kind
 
 
 class _Reader(ReadingBuilder):
@@ -403,9 +404,8 @@ class _Reader(ReadingBuilder):
             from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
 
             reading = read_yaml_document(part)
-        self.invocations.extend(
-            found for found in reading.invocations if found.kind is not InvocationKind.CONFIG
-        )
+        servers = (found for found in reading.invocations if found.kind != InvocationKind.CONFIG)
+        self.invocations.extend(servers)
         self.problems.extend((*reading.problems, *reading.unread))
         self.misread.extend(reading.misread)
 
@@ -474,7 +474,9 @@ def _open(found: Invocation) -> Invocation:
 def is_complete(found: Invocation) -> bool:
     """True if a part of a sentence is a command that names a model."""
     texts = [word.text for word in found.words]
-    names_model = any(text.startswith(_MODEL) or is_ellipsis(text) for text in texts)
+    names_model = any(
+        text.startswith(("--model", "--config")) or is_ellipsis(text) for text in texts
+    )
     if found.kind is InvocationKind.SERVE:
         names_model = names_model or (bool(texts) and not texts[0].startswith("-"))
     return names_model and is_command(found)
@@ -493,14 +495,9 @@ def is_command(found: Invocation) -> bool:
 def _options(script: Script) -> list[Field]:
     """Return the `--speculative-…` options at line starts of a block without a command."""
     expander = Expander(script.source.document, ShellScope())
-    return [
-        field
-        for node in script.nodes
-        if isinstance(node, Simple)
-        and node.words
-        and (node.words[0].plain or "").startswith("--speculative-")
-        for field in expander.fields(node.words[0])
-    ]
+    starts = (n.words[0] for n in script.nodes if isinstance(n, Simple) and n.words)
+    options = (word for word in starts if (word.plain or "").startswith("--speculative-"))
+    return [field for word in options for field in expander.fields(word)]
 
 
 _SHELL_CELL = lazy(r"\s*%%(?:bash|sh|script[ \t]+(?:ba)?sh)\b[^\n]*\n")
@@ -544,8 +541,7 @@ def _string_text(source: SourceText, string: re.Match[str]) -> SourceText:
     """Return the text of a Python string. The fields of an f-string become placeholders."""
     prefix, raw = string[1].lower(), string[3]
     builder = SourceBuilder(source.document)
-    start = string.start(3)
-    at = 0
+    start, at = string.start(3), 0
     for mark in _MARK.finditer(raw):
         if mark[0][0] == "\\" and "r" not in prefix:
             meant = "" if mark[0][1] == "\n" else _ESCAPES.get(mark[0][1], mark[0])
@@ -592,9 +588,7 @@ class _NotebookReader(ReadingBuilder):
         """Read a script. If `seen` is set, skip incomplete commands and those already seen."""
         with self.tolerant():
             reading = run(source)
-            commands = (
-                found
-                for found in reading.invocations
-                if seen is None or (is_complete(found) and _start(found) not in seen)
-            )
-            self.add(replace(reading, invocations=tuple(commands), misread=()))
+            found = reading.invocations
+            if seen is not None:
+                found = tuple(x for x in found if is_complete(x) and _start(x) not in seen)
+            self.add(replace(reading, invocations=found, misread=()))

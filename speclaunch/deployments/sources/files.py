@@ -223,7 +223,13 @@ def read_text(text: str | bytes, shown: str, suffix: str | None = None) -> Readi
             if reading.invocations:
                 return reading
             raise TemplateError(Problem(f"{shown} {template}"))
-    return _with_read_variables(_READERS[form_of(text, shown, kind)](text, shown), text)
+    form = form_of(text, shown, kind)
+    reading = _READERS[form](text, shown)
+    if form is Form.YAML and "{{" in text and reading.invocations:
+        from speclaunch.deployments.sources import templates  # noqa: PLC0415  few files have marks
+
+        reading = templates.fill_in(reading, text, shown)
+    return _with_read_variables(reading, text)
 
 
 _READ_VARIABLE = lazy(

@@ -3,7 +3,7 @@
 Every mark (`{{ … }}`, `{% … %}`) is replaced with a text of the same length, so places remain
 correct. A word in a branch or loop of the template is unknown if its command begins outside. Every
 command may get more arguments than the template shows. Templates of a Helm chart are rendered with
-its own values (`helm_charts`).
+its own values (`helm_charts`). Marks in an Ansible role get the values of the role's variables.
 
 Readers of shell or YAML must not parse a template's `{{ value }}` or an f-string's `{value}`. A
 placeholder of ordinary characters replaces each (`Masks`). Afterwards every word that contains a
@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
-from itertools import count
+from contextlib import suppress
+from itertools import chain, count
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import Any
@@ -27,7 +29,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.core import InputError, Place, lazy
+from speclaunch.core import InputError, Place, lazy, reads
 from speclaunch.deployments.sources.interface import (
     Comment,
     Dropped,
@@ -57,33 +59,34 @@ class Masks:
 
     def __init__(self, why: str) -> None:
         self._why = why
-        self._texts: list[str] = []
+        self._texts: dict[str, str] = {}
+        self.values: dict[str, str] = {}  # known words, separated by spaces
 
     def mark(self, text: str, length: int | None = None) -> str:
         """Return a placeholder for a text, with `length` characters unless that is None."""
         number = len(self._texts)
-        self._texts.append(text)
         digits = ""
         while number or not digits:
             number, digit = divmod(number, _DIGITS)
             digits = chr(_BASE + digit) + digits
         if length is not None:
             digits = digits.rjust(length - 2, chr(_BASE))
-        return f"{MARK_FIRST}{digits}{MARK_LAST}"
+        self._texts[mark := f"{MARK_FIRST}{digits}{MARK_LAST}"] = text
+        return mark
 
     def __bool__(self) -> bool:
         return bool(self._texts)
 
     def shown(self, text: str) -> str:
-        if MARK_FIRST not in text:
-            return text
-        return MARK.sub(lambda found: self._text(found[0]), text)
+        return MARK.sub(lambda found: self._texts.get(found[0], found[0]), text)
 
-    def _text(self, mark: str) -> str:
-        number = 0
-        for char in mark[1:-1]:
-            number = number * _DIGITS + ord(char) - _BASE
-        return self._texts[number] if number < len(self._texts) else mark
+    def _known(self, text: str) -> list[str] | None:
+        """Return the words that a word stands for; None if a placeholder in it is unknown."""
+        filled = MARK.sub(lambda found: self.values.get(found[0], found[0]), text)
+        if text in self.values:
+            return filled.split()
+        has_more = MARK_FIRST in filled or filled.count(" ") > text.count(" ")
+        return None if has_more else [filled]
 
     def reading(self, reading: Reading, unknown: Callable[[Word], str | None]) -> Reading:
         """Return `reading` with placeholders replaced by the original text.
@@ -94,23 +97,28 @@ class Masks:
         return replace(reading, invocations=shown)
 
     def _invocation(self, found: Invocation, unknown: Callable[[Word], str | None]) -> Invocation:
-        def word(written: Word) -> Word:
-            why = self._why if MARK_FIRST in written.text else unknown(written)
+        def words(written: Word) -> list[Word]:
+            known = self._known(written.text)
+            why = self._why if known is None else unknown(written)
+            note = written.why or (_OF_ROLE if MARK_FIRST in written.text else None)
             if why is None:
-                return written
+                return [replace(written, text=text, why=note) for text in known or ()]
             text = self.shown(written.text)
-            return replace(written, text=text, evaluated=False, why=why, inside=True, defaults=())
+            return [replace(written, text=text, evaluated=False, why=why, inside=True, defaults=())]
+
+        def word(written: Word) -> Word:
+            return (words(written) or [written])[0]
 
         return replace(
             found,
-            words=tuple(map(word, found.words)),
+            words=tuple(chain.from_iterable(map(words, found.words))),
             program=tuple(map(word, found.program)),
             env={self.shown(name): value for name, value in _each(found.env, word).items()},
             extras=_each(found.extras, word),
             dropped=tuple(Dropped(self.shown(d.text), d.place, d.why) for d in found.dropped),
             comments=tuple(Comment(self.shown(c.text), c.place) for c in found.comments),
             name=None if found.name is None else self.shown(found.name),
-            image=None if found.image is None else self.shown(found.image),
+            image=found.image and (self._known(found.image) or [self.shown(found.image)])[0],
         )
 
 
@@ -121,12 +129,9 @@ def _each(words: Mapping[str, Word], change: Callable[[Word], Word]) -> Mapping[
 _MARK = lazy(r"\{#.{0,2000}?#\}|\{%.{0,2000}?%\}|\{\{.{0,2000}?\}\}", re.DOTALL)
 _MOST_MARKS = 3000
 _MOST = 1 << 20
-_DEEPEST = 60
-"""Maximum depth of nested branches.
-
-Handwritten templates exceed neither this nor `_MOST` nor `_MOST_MARKS`.
-"""
-_KEYWORD = lazy(r"\{[{%][-~+]?\s*(?P<word>/\*|[A-Za-z]+)")
+_DEEPEST = _MOST_ITEMS = 60
+"""Maximum depth of nested branches; handwritten templates do not exceed these limits."""
+_KEYWORD = lazy(r"(?:\{%[-~+]?|\{\{[-~+]?(?!\s*end\w))\s*(?P<word>/\*|[A-Za-z]\w*)")
 _OPENING = frozenset(
     {"if", "with", "range", "for", "define", "block", "macro", "call", "filter", "raw"}
 )
@@ -149,10 +154,19 @@ def read_template(text: str, shown: str, *, is_yaml: bool) -> Reading:
     found = _rendered(Document(text, shown), chart, read) if chart is not None else None
     if found is not None and found.invocations:
         return _opened(found)
-    masked = _Masked(text)
+    masked = _Masked(text, _role_variables(text, shown))
     document = Document(masked.text, shown, lenient=True)
     reading = read(document) or _script(document) or Reading()
     return _opened(_with_marks(reading, document, masked.masks, masked.path))
+
+
+def fill_in(reading: Reading, text: str, shown: str) -> Reading:
+    """Return the reading of a YAML file, with the variables of its Ansible role, if any."""
+    is_in_role = bool(_role_variables(text, shown))
+    found = read_template(text, shown, is_yaml=True).invocations if is_in_role else ()
+    if len(found) < len(reading.invocations):
+        return reading
+    return replace(reading, invocations=tuple(replace(c, words=c.words[1:]) for c in found))
 
 
 def _rendered(
@@ -193,26 +207,85 @@ def _rendered(
 
 
 def _script(document: Document) -> Reading | None:
-    try:
+    with suppress(InputError):
         return run(document.source())
-    except InputError:
-        return None
+    return None
 
 
 def _yaml(document: Document) -> Reading | None:
     from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
 
-    try:
+    with suppress(InputError):
         return read_yaml_document(document)
-    except InputError:
+    return None
+
+
+_Scope = ChainMap[str, Any]
+_OF_ROLE = "the default of the role, which a play or the inventory may change"
+_SET = lazy(
+    r"^[ \t-]*[\"']?(\w+)[\"']?:(?![ \t]*[\"']?\{\{[ \t]*\1\b)(?:[ \t]*[\"']?(\w+))?"
+    r"|\{%[-+]?\s*set\s+(\w+)",
+    re.MULTILINE,
+)
+"""Pattern of variables that tasks or a template may set, except `NAME: "{{ NAME }}"`."""
+_EXPRESSION = lazy(
+    r"[- \t]*(?!ansible_|inventory_|playbook_|role_|group|hostvars|item\b|loop\b)"
+    r"([A-Za-z_][\w.]*)(?:\s*\|\s*(?:default|d)\([\"']([\w./:@=,+%-]+)[\"']\))?[- \t]*"
+)
+"""Pattern of a variable, except facts and loop variables, and its default."""
+_LOOP = lazy(
+    r"\{%-?\s*for\s+(\w+)\s+in\s+([\w.]+)\s*-?%\}"
+    r"(\s*(?:-\s+)?[\"']?\{\{\s*\1\s*\}\}[\"']?\s[\s\\]*\{%\s*endfor)?"
+)
+"""Pattern of a loop; the third group is the rest of a loop whose body is only a word."""
+_PLAIN_TEXT = lazy(r"[\w./:@=,+%-]{1,1000}")
+
+
+def _role_variables(text: str, shown: str) -> _Scope:
+    """Return the variables of a file's Ansible role, with None for those that its tasks may set."""
+    from speclaunch.deployments.sources.effective_words import read_below  # noqa: PLC0415
+    from speclaunch.deployments.sources.yaml_files import plain_data  # noqa: PLC0415  YAML
+
+    inside = re.match(r"(.*/)?(?:files|tasks|templates)/", shown)
+    role = [FilePath(inside[1] or ".")] if inside is not None else []
+    defined = [read_below(f"{place}/main.yml", role).text for place in ("vars", "defaults")]
+    scope = _Scope(*(x for own in defined if isinstance(x := plain_data(own or ""), dict)))
+    with suppress(OSError):
+        names = sorted(reads.names(role[0] / "tasks"))[:_MOST_ITEMS] if scope else ()
+        text += "".join(f"\n{read_below(f'tasks/{name}', role).text}" for name in names)
+    return scope.new_child(dict.fromkeys(chain(*_SET.findall(text)))) if scope else scope
+
+
+def _value(code: str, scope: Any) -> Any:
+    """Return the value of `NAME.KEY | default('X')`; None if unknown."""
+    found, value = _EXPRESSION.fullmatch(code), scope
+    if found is None or not scope:
         return None
+    for key in found[1].split("."):
+        if not isinstance(value, dict | ChainMap):
+            return None
+        if key not in value:
+            return found[2]
+        value = value[key]
+    return value
+
+
+def _plain_text(value: Any, scope: _Scope | None) -> str:
+    """Return a value's text, with the variables in it; an empty text if it is not one word."""
+    if isinstance(value, int | float) and abs(value) < _MOST:
+        return str(value)
+    text = value[:1001] if isinstance(value, str) else ""
+    text = _MARK.sub(lambda m: _plain_text(_value(m[0][2:-2], scope), None) or m[0], text)
+    return text if _PLAIN_TEXT.fullmatch(text) else ""
 
 
 class _Masked:
-    """Template with its marks replaced."""
+    """Template with its marks replaced. `scope`: the variables of its Ansible role."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, scope: _Scope) -> None:
         self.masks = Masks(_WHY)
+        self._scopes: dict[Path, _Scope] = {(): scope}
+        self._loops: set[int] = set()  # numbers of the loops over known items
         self._starts = [0]
         self._paths: list[Path] = [()]
         self._numbers = count()
@@ -228,7 +301,13 @@ class _Masked:
         if self._control(mark) or alone or "\n" in mark[0]:
             blank = re.sub(r"[^\n]", " ", mark[0])
             return f"{blank[:-1]}\\" if alone and self._continued else blank
-        return self.masks.mark(mark[0], max(len(mark[0]), SHORTEST))
+        mask = self.masks.mark(mark[0], max(len(mark[0]), SHORTEST))
+        scope = self._scopes[self._paths[-1]]
+        value = _value(mark[0][2:-2], scope)
+        items = value if isinstance(value, tuple) else (value,)
+        if all(words := [_plain_text(item, scope) for item in items]):
+            self.masks.values[mask] = " ".join(words)
+        return mask
 
     def _control(self, mark: re.Match[str]) -> bool:
         """Update the open branches. Return True for a control mark."""
@@ -241,16 +320,31 @@ class _Masked:
             path = path[:-1]
         elif word in _MIDDLE:
             path = (*path[:-1], next(self._numbers))
+            self._scopes[path] = self._scopes[path[:-1]]
         elif word in _OPENING and len(path) < _DEEPEST:
-            path = (*path, next(self._numbers))
+            number, scope = next(self._numbers), self._scopes[path]
+            path = (*path, number)
+            self._scopes[path] = scope if word == "if" else self._in_loop(mark, scope, number)
         else:
             return word == "/*" or mark[0].startswith("{%")
         self._starts.append(mark.end())
         self._paths.append(path)
         return True
 
+    def _in_loop(self, mark: re.Match[str], scope: _Scope, number: int) -> _Scope:
+        """Return the variables in a loop. Items that are its only words are a tuple."""
+        found = _LOOP.match(mark.string, mark.start())
+        items = _value(found[2], scope) if found is not None else None
+        if found is None or not isinstance(items, list) or len(items) > _MOST_ITEMS:
+            return _Scope()
+        items = [tuple(items)] if found[3] else items
+        if len(items) == 1:
+            self._loops.add(number)
+        return scope.new_child({found[1]: items[0] if len(items) == 1 else None})
+
     def path(self, offset: int) -> Path:
-        return self._paths[bisect_right(self._starts, offset) - 1]
+        path = self._paths[bisect_right(self._starts, offset) - 1]
+        return tuple(number for number in path if number not in self._loops)
 
 
 def _with_marks(

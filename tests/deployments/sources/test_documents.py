@@ -14,7 +14,7 @@ from speclaunch.core.errors import InputError
 from speclaunch.deployments.sources.files import read_markdown, read_text
 from speclaunch.deployments.sources.interface import Invocation
 from tests.support.deployments.sources.helpers import SERVER, at, only, slices, texts
-from tests.support.loops import rows
+from tests.support.loops import over, rows
 
 COMMAND = f"{SERVER} --model-path a/b --tp 2"
 WORDS = ["--model-path", "a/b", "--tp", "2"]
@@ -53,6 +53,23 @@ def test_each_form_of_a_command(form: str) -> None:
     found = doc(text)
     assert texts(found) == WORDS
     assert slices(text, found) == WORDS
+
+
+@over(
+    [
+        ("python", f"{COMMAND}\n"),
+        ("python", f"# start it\n\n{COMMAND}\n"),
+        ("python", f"pip install sglang\nexport A=1\n$ {COMMAND}\n"),
+        ("javascript", f"#start it\n{COMMAND}\n"),
+        ("python", f'import os\n"""\n{COMMAND}\n"""\n'),
+        ("rust", f"fn main() {{\n// {COMMAND}\n}}\n"),
+    ]
+)
+def test_a_shell_block_marked_as_another_language(case: tuple[str, str]) -> None:
+    language, code = case
+    is_shell = "import" not in code and "fn" not in code
+    found = read_markdown(f"```{language}\n{code}```\n", "x.md").invocations
+    assert [texts(command) for command in found] == [WORDS] * is_shell
 
 
 def test_a_command_in_the_text_of_a_notebook() -> None:
