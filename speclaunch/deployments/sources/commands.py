@@ -360,13 +360,23 @@ def stops(nodes: Sequence[Node], functions: Mapping[str, Function]) -> bool:
     return False
 
 
-def returns(nodes: Sequence[Node]) -> bool:
-    """True if one of `nodes` may leave a function without an error."""
-    leaving = (["return"], ["return", "0"])
+_RETURNS = (["return"], ["return", "0"])
+
+
+def returns(nodes: Sequence[Node], others: Sequence[list[str]] = ()) -> bool:
+    """True if one of `nodes` may leave a function without an error.
+
+    `others`: True also for these commands, except in an inner loop.
+    """
     return any(
-        node.kind != "subshell" and any(returns(branch.body) for branch in node.branches)
+        node.kind != "subshell"
+        and any(
+            returns(branch.body, others if node.kind in ("if", "case", "group") else ())
+            for branch in node.branches
+        )
         if isinstance(node, Compound)
-        else isinstance(node, Simple) and [word.plain for word in node.words[:3]] in leaving
+        else isinstance(node, Simple)
+        and [word.plain for word in node.words[:3]] in (*_RETURNS, *others)
         for node in nodes
     )
 

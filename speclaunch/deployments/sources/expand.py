@@ -140,9 +140,23 @@ class Expander:
         """Mark as unknown the variables that `expression` sets; return True if there are any."""
         names = expansions.set_by(expression)
         for name in names:
-            exported = (old := self.scope.get(name)) is not None and old.exported
-            self.scope.set(name, Value(span, exported=exported, why="the script computes it"))
+            self.put(name, Value(span, why="the script computes it"))
         return bool(names)
+
+    def count(self, expression: str, span: SourceSpan) -> None:
+        """Set the variables that a command such as `((X++))` sets."""
+        expression = expression.removeprefix("((").removesuffix("))")
+        number = expansions.changed_number(expression, self._number)
+        if number is None:
+            self.compute(expression, span)
+        else:
+            piece = WordPiece(str(number), span.source, span.start, exact=False)
+            self.put(expansions.set_by(expression)[0], Value(span, (piece,)))
+
+    def put(self, name: str, value: Value) -> None:
+        """Set a variable, which remains exported."""
+        old = self.scope.get(name)
+        self.scope.set(name, replace(value, exported=old is not None and old.exported))
 
     def unknown(
         self, part: Part, source: SourceText, why: str, *, inside: bool = False
@@ -360,7 +374,7 @@ class Expander:
                 parse(source.part(start + 2, node.span.end - 2)).nodes, pattern=True
             )
         elif source.text.startswith("((", start):
-            result = self._computed(source.text[start + 2 : node.span.end - 2])
+            result = self.computed(source.text[start + 2 : node.span.end - 2])
         return result
 
     def _compared(self, words: Sequence[ShellWord], *, pattern: bool) -> bool | None:
@@ -385,7 +399,8 @@ class Expander:
             return None if right is None else fnmatchcase(texts[0], right) == (texts[1] != "!=")
         return _comparison(texts)
 
-    def _computed(self, text: str) -> bool | None:
+    def computed(self, text: str) -> bool | None:
+        """Return the result of `(( text ))`; None if unknown."""
         left, operator, right = [*_RELATION.split(text, maxsplit=1), "!=", "0"][:3]
         numbers = [expansions.arithmetic(side, self._number) for side in (left, right)]
         if None in numbers or expansions.set_by(text):

@@ -290,11 +290,24 @@ _SET = lazy(
     r"(?<!\w)([A-Za-z_]\w*)(?:\[[^][]*\])?\s*(?:(?:[-+*/%&^|]|<<|>>)?=(?!=)|\+\+|--)"
     r"|(?:\+\+|--)\s*([A-Za-z_]\w*)"
 )
+_CHANGE = lazy(
+    r"\s*(?:(\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(?:(\+\+|--)|([-+*/%]?=)(?!=)(.+)))\s*\Z"
+)
 
 
 def set_by(expression: str) -> list[str]:
     """Return the variables that an arithmetic expression sets."""
     return [first or second for first, second in _SET.findall(expression)]
+
+
+def changed_number(expression: str, lookup: Callable[[str], str | None]) -> int | None:
+    """Return the number that `X=…`, `X+=…`, `X++` or `++X` sets; None for others, or if unknown."""
+    match = _CHANGE.match(expression)
+    if match is None or set_by(right := match[6] or "1"):
+        return None
+    sign = (match[1] or match[4] or match[5])[0]
+    name = match[2] or match[3]
+    return arithmetic(right if sign == "=" else f"{name}{sign}({right})", lookup)
 
 
 def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:

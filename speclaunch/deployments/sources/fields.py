@@ -342,7 +342,7 @@ class Value(Struct, frozen=True):
             lambda piece: replace(piece, condition=piece.condition or condition), after
         )
 
-    def noted(self, note: str) -> Value:
+    def noted(self, note: str | None) -> Value:
         """Return the value with an assumption."""
         return self.each(lambda piece: replace(piece, note=piece.note or note))
 
@@ -546,7 +546,7 @@ def _decided(chosen: Value, merged: Value | None, note: str | None) -> Value:
         own, longer = chosen.texts(), merged.texts()
         if own != longer and _begins(own, longer):
             return merged.each(put)
-    return chosen.noted(note) if note else chosen
+    return chosen.noted(note)
 
 
 def _begun(known: list[Value], condition: str) -> Value | None:

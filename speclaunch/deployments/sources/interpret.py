@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from msgspec.structs import replace
 
 from speclaunch.core import Problem, lazy
-from speclaunch.deployments.sources import slime
+from speclaunch.deployments.sources import expansions, slime
 from speclaunch.deployments.sources.commands import (
     CommandContext,
     Comments,
@@ -62,6 +62,8 @@ from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, W
 from speclaunch.deployments.sources.wrappers import Wrapping, read_wrappers
 
 _MAX_CALLS = 12
+_MAX_ROUNDS = 16
+"""Maximum number of items of a loop whose body is read for each item."""
 _ARGUMENTS = lazy(r"\$\{?[#@*1-9]|\bgetopts\b|\bfor\s+\w+\s*\Z")
 _COMMAND = lazy(r"\$\(|`")
 _STEP = ("-N", "-n", "--nodes", "--ntasks")
@@ -148,7 +150,8 @@ class ScriptReader(ReadingBuilder):
                 status = self._status(node)
             elif runs is None:
                 status = None
-            if before is None and self._leaves(node):
+            is_first = not index or nodes[index - 1].end not in ("&&", "||")
+            if is_first and self._leaves(node):
                 break
             if self._may_return(node, before) and index + 1 < len(nodes):
                 self._maybe(nodes[index + 1 :], node)
@@ -234,16 +237,16 @@ class ScriptReader(ReadingBuilder):
             with self.scope.isolated() if node.kind == "subshell" else nullcontext():
                 self._run(node.branches[0].body)
             return
-        items = self.expander.words(node.items or ()) if node.kind == "for" else []
-        if len(items) == 1 and items[0].unknown is None and node.variable is not None:
-            self._once(node.variable, items[0], node.branches[0].body)
+        if node.kind == "for" and self._each(node):
             return
+        items = self.expander.words(node.items or ()) if node.kind == "for" else []
         outcomes: list[Changes] = []
         is_choice = node.kind in ("if", "case")
         complete = is_choice and any(branch.certain for branch in node.branches)
         moved, taken, is_open, self.expander.assumption = False, None, not self._loops, None
         note: str | None = None
         for branch in node.branches:
+            self._loops += not is_choice
             self._run(branch.condition)
             result = self._result(node, branch)
             if is_choice and result is False and self._compares_argument(node, branch):
@@ -255,7 +258,6 @@ class ScriptReader(ReadingBuilder):
             if is_open and result is not False:
                 is_open, taken = False, len(outcomes) if result and not leaves else None
             self.expander.assumption = None
-            self._loops += not is_choice
             if node.kind == "for" and node.variable is None:
                 self.expander.compute(branch.label.text, branch.label)
             why = _NOT_EVALUATED if is_choice else "a loop; its body is read once"
@@ -288,10 +290,58 @@ class ScriptReader(ReadingBuilder):
             if node.kind == "if" and stops(branch.body, self.scope.functions):
                 self.scope.require(branch.label.text, "z")
 
-    def _once(self, variable: str, item: Field, body: Sequence[Node]) -> None:
-        exported = (old := self.scope.get(variable)) is not None and old.exported
-        self.scope.set(variable, Value(item.stretch, item.pieces, exported=exported))
-        self._run(body)
+    def _each(self, node: Compound) -> bool:
+        """Run a `for` loop's body for each item; return False if they are unknown or many."""
+        label, body, self.expander.assumption = node.branches[0].label, node.branches[0].body, None
+        name = node.variable or next(iter(expansions.set_by(label.text)), "")
+        values = self._counted(name, label) if node.variable is None else self._items(node)
+        note = self.expander.assumption
+        is_few = 0 < len(values) <= _MAX_ROUNDS + (node.variable is None)
+        if not is_few or self.document.is_costly or returns(body, (["break"], ["continue"])):
+            return False
+        before = self.scope.positional
+        with self.scope.isolated() as changes:
+            for value in values if node.variable else values[:-1]:
+                self.expander.put(name, value.noted(note))
+                held = self.scope.get(name)
+                self._run(body)
+                if self.document.is_costly:
+                    return False
+                if node.variable is None and (  # the body also sets it, or its limit
+                    self.scope.get(name) is not held
+                    or len(self._counted(name, label)) != len(values)
+                ):
+                    return False
+            if node.variable is None:
+                self.expander.put(name, values[-1].noted(note))
+            moved = self.scope.positional is not before
+        for changed_name, left in changes.items():
+            self.scope.set(changed_name, left and left.noted(note))
+        self.scope.positional = None if moved else before
+        return True
+
+    def _items(self, node: Compound) -> list[Value]:
+        """Return the known items of `for X in …`; none if some are unknown or they are many."""
+        fields = self.expander.words(node.items or ())
+        pieces = [piece for field in fields for piece in field.pieces]
+        known = self.expander.assume(pieces) and not any(piece.condition for piece in pieces)
+        known = known or (len(fields) == 1 and not fields[0].unknown)
+        return [Value(f.stretch, f.pieces) for f in fields if known]
+
+    def _counted(self, name: str, label: SourceSpan) -> list[Value]:
+        """Return the values of a variable in and after `for ((…))`; none if unknown or many."""
+        header = label.text.partition("((")[2].removesuffix("))").split(";")
+        if [expansions.set_by(part) for part in header] != [[name], [], [name]]:
+            return []
+        values: list[Value] = []
+        with self.scope.isolated():
+            self.expander.count(header[0], label)
+            while (value := self.scope.get(name)) and len(values) <= _MAX_ROUNDS:
+                values.append(value)
+                if not (goes := self.expander.computed(header[1])):
+                    return values if goes is False else []
+                self.expander.count(header[2], label)
+        return []
 
     def _compares_argument(self, node: Compound, branch: Branch) -> bool:
         """True if a condition compares only arguments of the current function, as passed."""
@@ -323,7 +373,8 @@ class ScriptReader(ReadingBuilder):
             start = assignment.span.source.offset(assignment.span.start)
             self._regions.append((start, assignment.span.source.offset(assignment.span.end)))
         if node.span.text.startswith(("((", "let ")):
-            self.expander.compute(node.span.text, node.span)
+            change = self.expander.compute if self._loops else self.expander.count
+            change(node.span.text, node.span)
         if not node.words:
             for assignment in node.assignments:
                 self._store_slime(assign(self.expander, assignment))

@@ -62,6 +62,11 @@ class Document:
             help_ = "pass only the part with the server command"
             raise InputError(message, Place(self.shown), help_)
 
+    @property
+    def is_costly(self) -> bool:
+        """True once the file has caused a quarter of `MAX_WORK`."""
+        return self._work > MAX_WORK // 4
+
     def place(self, at: int, length: int = 1) -> Place:
         """Return the place of the character `at`; `length` is clipped to the end of its line."""
         if self._lines is None:
