@@ -62,8 +62,6 @@ from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, W
 from speclaunch.deployments.sources.wrappers import Wrapping, read_wrappers
 
 _MAX_CALLS = 12
-_MAX_ROUNDS = 16
-"""Maximum number of items of a loop whose body is read for each item."""
 _ARGUMENTS = lazy(r"\$\{?[#@*1-9]|\bgetopts\b|\bfor\s+\w+\s*\Z")
 _COMMAND = lazy(r"\$\(|`")
 _STEP = ("-N", "-n", "--nodes", "--ntasks")
@@ -294,54 +292,28 @@ class ScriptReader(ReadingBuilder):
         """Run a `for` loop's body for each item; return False if they are unknown or many."""
         label, body, self.expander.assumption = node.branches[0].label, node.branches[0].body, None
         name = node.variable or next(iter(expansions.set_by(label.text)), "")
-        values = self._counted(name, label) if node.variable is None else self._items(node)
-        note = self.expander.assumption
-        is_few = 0 < len(values) <= _MAX_ROUNDS + (node.variable is None)
-        if not is_few or self.document.is_costly or returns(body, (["break"], ["continue"])):
+        values = self.expander.items(node) if node.variable else self.expander.counted(name, label)
+        leaves = returns(body, (["break"], ["continue"]))
+        if not values or leaves or not self.document.spend():
             return False
-        before = self.scope.positional
+        note, before = self.expander.assumption, self.scope.positional
         with self.scope.isolated() as changes:
             for value in values if node.variable else values[:-1]:
-                self.expander.put(name, value.noted(note))
-                held = self.scope.get(name)
+                self.scope.set(name, held := value.noted(note))
                 self._run(body)
-                if self.document.is_costly:
-                    return False
-                if node.variable is None and (  # the body also sets it, or its limit
-                    self.scope.get(name) is not held
-                    or len(self._counted(name, label)) != len(values)
-                ):
+                is_same = node.variable or (  # the body sets neither the variable nor its limit
+                    self.scope.get(name) is held
+                    and len(self.expander.counted(name, label)) == len(values)
+                )
+                if not is_same or not self.document.spend():
                     return False
             if node.variable is None:
-                self.expander.put(name, values[-1].noted(note))
+                self.scope.set(name, values[-1].noted(note))
             moved = self.scope.positional is not before
         for changed_name, left in changes.items():
             self.scope.set(changed_name, left and left.noted(note))
         self.scope.positional = None if moved else before
         return True
-
-    def _items(self, node: Compound) -> list[Value]:
-        """Return the known items of `for X in …`; none if some are unknown or they are many."""
-        fields = self.expander.words(node.items or ())
-        pieces = [piece for field in fields for piece in field.pieces]
-        known = self.expander.assume(pieces) and not any(piece.condition for piece in pieces)
-        known = known or (len(fields) == 1 and not fields[0].unknown)
-        return [Value(f.stretch, f.pieces) for f in fields if known]
-
-    def _counted(self, name: str, label: SourceSpan) -> list[Value]:
-        """Return the values of a variable in and after `for ((…))`; none if unknown or many."""
-        header = label.text.partition("((")[2].removesuffix("))").split(";")
-        if [expansions.set_by(part) for part in header] != [[name], [], [name]]:
-            return []
-        values: list[Value] = []
-        with self.scope.isolated():
-            self.expander.count(header[0], label)
-            while (value := self.scope.get(name)) and len(values) <= _MAX_ROUNDS:
-                values.append(value)
-                if not (goes := self.expander.computed(header[1])):
-                    return values if goes is False else []
-                self.expander.count(header[2], label)
-        return []
 
     def _compares_argument(self, node: Compound, branch: Branch) -> bool:
         """True if a condition compares only arguments of the current function, as passed."""
@@ -373,8 +345,7 @@ class ScriptReader(ReadingBuilder):
             start = assignment.span.source.offset(assignment.span.start)
             self._regions.append((start, assignment.span.source.offset(assignment.span.end)))
         if node.span.text.startswith(("((", "let ")):
-            change = self.expander.compute if self._loops else self.expander.count
-            change(node.span.text, node.span)
+            self.expander.compute(node.span.text, node.span, counts=not self._loops)
         if not node.words:
             for assignment in node.assignments:
                 self._store_slime(assign(self.expander, assignment))

@@ -39,6 +39,14 @@ UNKNOWN = [
     "case a in a) TP=2;;& *) TP=4;; esac",
     "if [[ b > a ]]; then TP=2; else TP=4; fi",
     "N=3\nif (( N > 2 && N < 3 )); then TP=2; else TP=4; fi",
+    "A=(1 $X)\nTP=${#A[@]}",
+    "A=($X)\n[ ${#A[@]} -gt 0 ] && TP=2",
+    "read -a A\nA+=(1)\nTP=${A[0]}",
+    "export TP={1,2}",
+    "X=$(x)\nTP=${X:+4}",
+    "[ -d /x ] && X=1\nTP=${X:+4}",
+    "if a; then TP=7; fi\nif b; then TP=7; fi",
+    "for i in a b; do if [ -d $i ]; then TP=7; fi; done",
 ]
 
 
@@ -67,6 +75,9 @@ KNOWN = [
     ("case \"$X\" in a) TP=2;; *) exit 1;; esac", "2"),
     ("D=false\nif $D; then TP=1; else TP=2; fi", "2"),
     ("X=2\n[ $X = 1 ] && TP=2 || TP=4", "4"),
+    ("TP=4\nfalse && TP=8", "4"),
+    ("X=a\nTP=${X: -2}4", "4"),
+    ("A=(\"$X\" \"$Y\")\nTP=${#A[@]}", "2"),
     ("f() { case $1 in a) TP=2;; *) TP=4;; esac; }\nf a", "2"),
 ]  # fmt: skip
 
@@ -188,6 +199,23 @@ def test_a_loop_over_known_items(loop: str, words: str, values: list[str]) -> No
     )
 
 
+ALTERNATIVES = [
+    ('A=(--x "b c")', '"${A[@]+"${A[@]}"}"', ["--x", "b c"]),
+    ('A=(--x "b c")', '${A[@]+"${A[@]}"}', ["--x", "b c"]),
+    ('A=()', '"${A[@]+"${A[@]}"}" --e', ["--e"]),
+    ('A=()', '"${A[@]:+x}" --e', ["--e"]),
+    ("A=x", '"${A:+b c}" ${A:+--f $A}', ["b c", "--f", "x"]),
+    ("A=", '"${A:+b}"', [""]),
+]  # fmt: skip
+
+
+@rows("script, words, texts", ALTERNATIVES)
+def test_the_words_for_a_variable_that_is_set(script: str, words: str, texts: list[str]) -> None:
+    found = shell(f"{script}\n{SERVER} {words}\n").words
+    assert [word.text for word in found] == texts
+    assert all(word.evaluated for word in found)
+
+
 UNKNOWN_LOOPS = [
     "for i in 1 2 $X; do {}; done",
     "for i in 1 2; do x && break; {}; done",
@@ -211,3 +239,9 @@ def test_loops_of_loops_are_bounded() -> None:
     start = "".join(f"for i{n} in {{1..16}}; do " for n in range(12))
     script = f"{start} {SERVER} --a {{1..20}}; {'done; ' * 12}\n"
     assert read_shell(script, "x.sh").invocations
+
+
+def test_nesting_too_deep_to_decide() -> None:
+    test = "(" * 50 + " $X == 1 " + ")" * 50
+    script = f"X=1\nif [[ {test} ]]; then TP=2; else TP=4; fi\n{SERVER} --a $TP --b 8\n"
+    assert [word.evaluated for word in shell(script).words] == [True, False, True, True]
