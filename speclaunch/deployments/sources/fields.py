@@ -480,7 +480,7 @@ class ShellScope(Struct):
 
 def is_any_number(field: Field) -> bool:
     """True for `"$@"` or `"${array[@]}"` whose elements are unknown."""
-    return field.unknown is not None and "@" in field.text
+    return field.unknown is not None and "@" in field.text and "${#" not in field.text
 
 
 def from_argument(positional: tuple[Field, ...], number: int) -> tuple[Field, ...] | None:

@@ -264,6 +264,7 @@ class ScriptReader(ReadingBuilder):
                 self.scope.isolated() as changes,
             ):
                 before = self.scope.positional
+                self.scope.positional = self._in_body(node)
                 if node.variable is not None:
                     shown = ", ".join(item.text for item in items[:8])
                     several = f"it has several values in a loop ({shown})"
@@ -287,6 +288,11 @@ class ScriptReader(ReadingBuilder):
         for branch in node.branches:
             if node.kind == "if" and stops(branch.body, self.scope.functions):
                 self.scope.require(branch.label.text, "z")
+
+    def _in_body(self, node: Compound) -> tuple[Field, ...] | None:
+        """Return the arguments in a branch; None in a loop that shifts them."""
+        shifts = node.kind not in ("if", "case") and "shift" in node.span.text
+        return None if shifts and self.scope.positional else self.scope.positional
 
     def _each(self, node: Compound) -> bool:
         """Run a `for` loop's body for each item; return False if they are unknown or many."""

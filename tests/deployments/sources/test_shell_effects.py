@@ -45,6 +45,9 @@ UNKNOWN = [
     "export TP={1,2}",
     "X=$(x)\nTP=${X:+4}",
     "[ -d /x ] && X=1\nTP=${X:+4}",
+    "TP=1\nf() { while [ $# -gt 0 ]; do case $1 in a) shift;; b) TP=$2; shift 2;; esac; done; }\nf a b 4",
+    "f() { TP=$1; while [ $# -gt 0 ]; do TP=$1; shift; done; }\nf 2 4",
+    'set -- ${#A[@]} 4\nTP=2\nfor TP in "$@"; do x; done',
     "if a; then TP=7; fi\nif b; then TP=7; fi",
     "for i in a b; do if [ -d $i ]; then TP=7; fi; done",
 ]
