@@ -360,15 +360,17 @@ def stops(nodes: Sequence[Node], functions: Mapping[str, Function]) -> bool:
     return False
 
 
-def returns(nodes: Sequence[Node]) -> bool:
-    """True if one of `nodes` may leave a function without an error."""
-    leaving = (["return"], ["return", "0"])
-    return any(
-        node.kind != "subshell" and any(returns(branch.body) for branch in node.branches)
-        if isinstance(node, Compound)
-        else isinstance(node, Simple) and [word.plain for word in node.words[:3]] in leaving
-        for node in nodes
-    )
+def returns(nodes: Sequence[Node], others: Sequence[list[str]] = ()) -> bool:
+    """True if one of `nodes` may leave a function, or is one of `others` outside an inner loop."""
+    leaving = (["return"], ["return", "0"], *others)
+    for node in nodes:
+        if isinstance(node, Compound) and node.kind != "subshell":
+            inner = others if node.kind in ("if", "case", "group") else ()
+            if any(returns(branch.body, inner) for branch in node.branches):
+                return True
+        elif isinstance(node, Simple) and [word.plain for word in node.words[:3]] in leaving:
+            return True
+    return False
 
 
 def here_script(

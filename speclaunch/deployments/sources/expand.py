@@ -9,12 +9,13 @@ from __future__ import annotations
 import operator
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from operator import itemgetter
 
 from msgspec.structs import replace
 
-from speclaunch.core import lazy
+from speclaunch.core import InputError, lazy
 from speclaunch.deployments.sources import expansions
 from speclaunch.deployments.sources.expansions import (
     INTEGER,
@@ -59,6 +60,8 @@ _MAGIC = lazy(r"[*?[]")
 _ORDERS: dict[str, Callable[[int, int], bool]] = {
     f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
+_MAX_ROUNDS = 16
+"""Maximum number of items of a loop whose body is read for each item."""
 _HOME = "`~` is the home directory of the user who runs it"
 
 
@@ -136,12 +139,15 @@ class Expander:
             case OpaquePart():
                 return self.unknown(part, source, part.why)
 
-    def compute(self, expression: str, span: SourceSpan) -> bool:
-        """Mark as unknown the variables that `expression` sets; return True if there are any."""
+    def compute(self, expression: str, span: SourceSpan, *, counts: bool = False) -> bool:
+        """Return True if `expression` sets variables: if it `counts`, also to a known number."""
         names = expansions.set_by(expression)
+        number = expansions.changed_number(expression, self._number) if counts else None
+        pieces = (WordPiece(str(number), span.source, span.start, exact=False),)
+        why = "the script computes it" if number is None else None
         for name in names:
             exported = (old := self.scope.get(name)) is not None and old.exported
-            self.scope.set(name, Value(span, exported=exported, why="the script computes it"))
+            self.scope.set(name, Value(span, None if why else pieces, exported=exported, why=why))
         return bool(names)
 
     def unknown(
@@ -319,6 +325,32 @@ class Expander:
             return expansions.expand_parameter(self, part, source, None)
         return ()
 
+    # -- loops --------------------------------------------------------------------------
+
+    def items(self, node: Compound) -> list[Value]:
+        """Return the items of `for X in …`; none if some are unknown or they are many."""
+        fields = self.words(node.items or ())
+        pieces = [piece for field in fields for piece in field.pieces]
+        known = self.assume(pieces) and not any(piece.condition for piece in pieces)
+        exported = (old := self.scope.get(node.variable or "")) is not None and old.exported
+        values = [Value(field.stretch, field.pieces, exported=exported) for field in fields]
+        return values if known and len(values) <= _MAX_ROUNDS else []
+
+    def counted(self, name: str, label: SourceSpan) -> list[Value]:
+        """Return the values of a variable in and after `for ((…))`; none if unknown or many."""
+        header = label.text.partition("((")[2].removesuffix("))").split(";")
+        if [expansions.set_by(part) for part in header] != [[name], [], [name]]:
+            return []
+        values: list[Value] = []
+        with self.scope.isolated():
+            self.compute(header[0], label, counts=True)
+            while (value := self.scope.get(name)) and len(values) <= _MAX_ROUNDS:
+                values.append(value)
+                if not (goes := self.computed(header[1])):
+                    return values if goes is False else []
+                self.compute(header[2], label, counts=True)
+        return []
+
     # -- conditions ---------------------------------------------------------------------
 
     def assume(self, pieces: Sequence[WordPiece]) -> bool:
@@ -356,11 +388,11 @@ class Expander:
         if node.words:
             result = self._compared(node.words, pattern=pattern)
         elif source.text.startswith("[[", start):
-            result = self.holds(
-                parse(source.part(start + 2, node.span.end - 2)).nodes, pattern=True
-            )
+            inside = source.part(start + 2, node.span.end - 2)
+            with suppress(InputError):  # too many parentheses: the result is unknown
+                result = self.holds(parse(inside).nodes, pattern=True)
         elif source.text.startswith("((", start):
-            result = self._computed(source.text[start + 2 : node.span.end - 2])
+            result = self.computed(source.text[start + 2 : node.span.end - 2])
         return result
 
     def _compared(self, words: Sequence[ShellWord], *, pattern: bool) -> bool | None:
@@ -385,7 +417,8 @@ class Expander:
             return None if right is None else fnmatchcase(texts[0], right) == (texts[1] != "!=")
         return _comparison(texts)
 
-    def _computed(self, text: str) -> bool | None:
+    def computed(self, text: str) -> bool | None:
+        """Return the result of `(( text ))`; None if unknown."""
         left, operator, right = [*_RELATION.split(text, maxsplit=1), "!=", "0"][:3]
         numbers = [expansions.arithmetic(side, self._number) for side in (left, right)]
         if None in numbers or expansions.set_by(text):

@@ -33,6 +33,7 @@ _MAX_PATTERN = 200
 MAX_TEXT = 1 << 16
 """Maximum number of characters in a variable's value; a longer value is not evaluated."""
 _SLICE = lazy(r"\s*(-?[0-9]{1,9})?\s*(?::\s*(-?[0-9]{1,9})\s*)?\Z")
+_QUOTED = lazy(r'"[^"@]*"\Z')
 
 Result: TypeAlias = tuple[WordPiece, ...] | list[Field]
 """Expansion of a part: text, or several fields (an array)."""
@@ -43,6 +44,9 @@ class WordExpander(Protocol):
 
     document: Document
     scope: ShellScope
+
+    def part(self, part: Part, source: SourceText) -> Result:
+        """Return the expansion of a part."""
 
     def text(self, word: ShellWord) -> tuple[WordPiece, ...]:
         """Return the text of a word without splitting."""
@@ -127,7 +131,7 @@ def _within(
     )
 
 
-def _conditional(
+def _conditional(  # noqa: PLR0911
     expander: WordExpander, part: Parameter, source: SourceText, value: Value | None
 ) -> Result:
     colon, sign = part.operator.startswith(":"), part.operator[-1]
@@ -135,7 +139,9 @@ def _conditional(
     if sign == "+":
         if empty and value is None and part.name not in expander.scope.variables:
             return expander.unset(part, source) if not part.name.isdigit() else ()
-        return () if empty or part.operand is None else expander.text(part.operand)
+        if empty or part.operand is None:
+            return [] if part.index == "@" else ()
+        return _if_set(expander, part, part.operand, source, value)
     if not empty and value is not None:
         return expander.chosen(part, source, value)
     if sign == "?" or (value is None and part.name in _SET_BY_BASH):
@@ -150,6 +156,25 @@ def _conditional(
     if sign == "=":  # it substitutes the variable, without the quotes of the default
         return tuple(replace(piece, quoted=bool(piece.unknown)) for piece in pieces)
     return pieces
+
+
+def _if_set(
+    expander: WordExpander,
+    part: Parameter,
+    word: ShellWord,
+    source: SourceText,
+    value: Value | None,
+) -> Result:
+    """Return the word or array after `:+` or `+`; unknown for a value that may be empty."""
+    inner = word.parts[0] if len(word.parts) == 1 and part.quoted else None
+    if isinstance(inner, Parameter) and inner.index == "@":
+        return expander.part(inner, word.source)
+    held = present(value.pieces or ()) if value is not None else ()
+    if part.operator == ":+" and held and all(piece.unknown for piece in held):
+        return expander.unknown(part, source, f"`{part.name}` may be empty", inside=True)
+    condition = next((piece.condition for piece in held if piece.condition), None)
+    pieces = expander.text(word)
+    return tuple(replace(piece, condition=piece.condition or condition) for piece in pieces)
 
 
 def _is_empty(expander: WordExpander, part: Parameter, source: SourceText, value: Value) -> bool:
@@ -192,7 +217,8 @@ def _length(
     if isinstance(chosen, list):
         fields = [field for field in chosen if present(field.pieces) or not field.pieces]
         size = len(fields)
-        known = not any(piece.condition for field in fields for piece in field.pieces)
+        known = all(not f.unknown or _QUOTED.match(f.stretch.text) for f in fields)
+        known = known and not any(piece.condition for field in fields for piece in field.pieces)
     else:
         size = sum(len(piece.text) for piece in present(chosen))
         known = not any(piece.unknown or piece.condition for piece in present(chosen))
@@ -219,7 +245,7 @@ def _changed(expander: WordExpander, part: Parameter, text: str) -> str | None: 
                 return None
             start = int(bounds[1] or 0)
             if start < 0:
-                start = max(len(text) + start, 0)
+                start = len(text) + start if len(text) + start >= 0 else len(text)
             if bounds[2] is None:
                 return text[start:]
             count = int(bounds[2])
@@ -232,32 +258,23 @@ def _changed(expander: WordExpander, part: Parameter, text: str) -> str | None: 
             return None
 
 
-def _trimmed(text: str, pattern: str, operator: str) -> str | None:  # noqa: PLR0911
+def _trimmed(text: str, pattern: str, operator: str) -> str | None:
     """Return `text` without a matching prefix or suffix; None for an unsupported `pattern`.
 
     `operator` selects the shortest or longest prefix (`#`, `##`) or suffix (`%`, `%%`).
     """
-    if any(char in pattern for char in "?[\\") or len(pattern) > _MAX_PATTERN:
+    before, star, after = pattern.partition("*")
+    if any(char in pattern for char in "?[\\") or "*" in after or len(pattern) > _MAX_PATTERN:
         return None
-    front, longest = operator[0] == "#", len(operator) == 2
-    if "*" not in pattern:
-        return text.removeprefix(pattern) if front else text.removesuffix(pattern)
-    if pattern.count("*") > 1:
-        return None
-    before, after = pattern.split("*")
-    if front:
-        if not text.startswith(before):
-            return text
-        find = text.rfind if longest else text.find
-        at = find(after, len(before)) if after else (len(text) if longest else len(before))
-        return text if at < 0 else text[at + len(after) :]
+    longest = len(operator) == 2
+    between = f".*{'' if longest else '?'}" if star else ""
+    matched = re.escape(before) + between + re.escape(after)
+    if operator[0] == "#":
+        return re.sub(rf"\A{matched}", "", text, count=1, flags=re.DOTALL)
     if not text.endswith(after):
         return text
-    end = len(text) - len(after)
-    if not before:
-        return "" if longest else text[:end]
-    at = text.find(before, 0, end) if longest else text.rfind(before, 0, end)
-    return text if at < 0 else text[:at]
+    match = re.match(rf"(.*{'?' if longest else ''}){matched}\Z", text, re.DOTALL)
+    return match[1] if match else text
 
 
 # -- computations
@@ -268,33 +285,32 @@ _TOKEN = lazy(
 )
 _MAX_TOKENS = 200
 INTEGER = lazy(r"[+-]?[0-9]{1,18}\Z")
-_SET_BY_BASH = frozenset(
-    [
-        "BASHPID",
-        "EUID",
-        "HOME",
-        "HOSTNAME",
-        "HOSTTYPE",
-        "LINENO",
-        "OLDPWD",
-        "OSTYPE",
-        "PPID",
-        "PWD",
-        "RANDOM",
-        "SECONDS",
-        "UID",
-    ]
-)
+_SET_BY_BASH = {
+    *("BASHPID", "EUID", "HOME", "HOSTNAME", "HOSTTYPE", "LINENO", "OLDPWD", "OSTYPE"),
+    *("PPID", "PWD", "RANDOM", "SECONDS", "UID"),
+}
 _PROGRAM = lazy(r"\w[\w.+-]*\Z")
 _SET = lazy(
     r"(?<!\w)([A-Za-z_]\w*)(?:\[[^][]*\])?\s*(?:(?:[-+*/%&^|]|<<|>>)?=(?!=)|\+\+|--)"
     r"|(?:\+\+|--)\s*([A-Za-z_]\w*)"
+)
+_CHANGE = lazy(
+    r"\s*(?:(\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(?:(\+\+|--)|([-+*/%]?=)(?!=)(.+)))\s*\Z"
 )
 
 
 def set_by(expression: str) -> list[str]:
     """Return the variables that an arithmetic expression sets."""
     return [first or second for first, second in _SET.findall(expression)]
+
+
+def changed_number(expression: str, lookup: Callable[[str], str | None]) -> int | None:
+    """Return the number that `X=…`, `X+=…`, `X++` or `++X` sets; None for others, or if unknown."""
+    match = _CHANGE.match(expression.removeprefix("((").removesuffix("))"))
+    if match is None or set_by(right := match[6] or "1"):
+        return None
+    sign, name = (match[1] or match[4] or match[5])[0], match[2] or match[3]
+    return arithmetic(right if sign == "=" else f"{name}{sign}({right})", lookup)
 
 
 def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:
@@ -386,12 +402,10 @@ def _seq(arguments: list[str], most: int) -> str | None:
     separator = "\n"
     while arguments and arguments[0].startswith("-") and not INTEGER.match(arguments[0]):
         option = arguments.pop(0)
-        if option in ("-s", "--separator") and arguments:
+        if option == "-s" and arguments:
             separator = arguments.pop(0)
         elif option.startswith("-s") and len(option) > 2:
             separator = option[2:]
-        elif option.startswith("--separator="):
-            separator = option.partition("=")[2]
         else:
             return None
     if not 1 <= len(arguments) <= 3 or not all(INTEGER.match(text) for text in arguments):

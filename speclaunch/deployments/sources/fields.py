@@ -327,6 +327,11 @@ class Value(Struct, frozen=True):
     def size(self) -> int:
         return len(self.items or ()) + len(self.pieces or ())
 
+    @property
+    def conditions(self) -> set[str | None]:
+        fields = self.items or (Field(self.pieces or ()),)
+        return {None, *(piece.condition for field in fields for piece in field.pieces)}
+
     def texts(self) -> tuple[str, ...] | None:
         """Return the value as plain texts for comparison; None if unknown."""
         if self.items is not None:
@@ -337,12 +342,11 @@ class Value(Struct, frozen=True):
 
     def under(self, condition: str, after: int = 0) -> Value:
         """Return the value with a condition on all but its first `after` elements or characters."""
-
         return self.each(
             lambda piece: replace(piece, condition=piece.condition or condition), after
         )
 
-    def noted(self, note: str) -> Value:
+    def noted(self, note: str | None) -> Value:
         """Return the value with an assumption."""
         return self.each(lambda piece: replace(piece, note=piece.note or note))
 
@@ -476,13 +480,12 @@ class ShellScope(Struct):
 
 def is_any_number(field: Field) -> bool:
     """True for `"$@"` or `"${array[@]}"` whose elements are unknown."""
-    return field.unknown is not None and "@" in field.text
+    return field.unknown is not None and "@" in field.text and "${#" not in field.text
 
 
 def from_argument(positional: tuple[Field, ...], number: int) -> tuple[Field, ...] | None:
     """Return the arguments from `number` on; None if the number of earlier ones is unknown."""
-    skipped = positional[: number - 1]
-    return None if any(map(is_any_number, skipped)) else positional[number - 1 :]
+    return None if any(map(is_any_number, positional[: number - 1])) else positional[number - 1 :]
 
 
 def _either(values: list[Value | None], condition: str) -> Value | None:
@@ -493,7 +496,7 @@ def _either(values: list[Value | None], condition: str) -> Value | None:
     exported = any(value.exported for value in known)
     texts = [value.texts() for value in known]
     if len(known) == len(values) and all(text == texts[0] and text for text in texts):
-        return replace(known[0], exported=exported)
+        return replace(max(known, key=lambda value: len(value.conditions)), exported=exported)
     arrays = [value.items is not None for value in known]
     if all(arrays) or not any(arrays):
         longest = max(range(len(known)), key=lambda index: _size(known[index]))
@@ -532,8 +535,7 @@ def present(pieces: Sequence[WordPiece]) -> tuple[WordPiece, ...]:
 
 def _decided(chosen: Value, merged: Value | None, note: str | None) -> Value:
     """Return the value of the branch that runs, or `merged` if other branches only extend it."""
-    fields = chosen.items or (Field(chosen.pieces or ()),)
-    its = {None, *(piece.condition for field in fields for piece in field.pieces)}
+    its = chosen.conditions
 
     def put(piece: WordPiece) -> WordPiece:
         condition = piece.condition
@@ -546,7 +548,7 @@ def _decided(chosen: Value, merged: Value | None, note: str | None) -> Value:
         own, longer = chosen.texts(), merged.texts()
         if own != longer and _begins(own, longer):
             return merged.each(put)
-    return chosen.noted(note) if note else chosen
+    return chosen.noted(note)
 
 
 def _begun(known: list[Value], condition: str) -> Value | None:
@@ -581,9 +583,7 @@ def _common(texts: list[tuple[str, ...] | None]) -> int:
 
 def _size(value: Value) -> int:
     texts = value.texts()
-    if texts is None:
-        return -1
-    return len(texts) if value.items is not None else len(texts[0])
+    return -1 if texts is None else len(texts if value.items is not None else texts[0])
 
 
 def _begins(text: tuple[str, ...] | None, longest: tuple[str, ...] | None) -> bool:

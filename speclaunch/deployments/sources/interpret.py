@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from msgspec.structs import replace
 
 from speclaunch.core import Problem, lazy
-from speclaunch.deployments.sources import slime
+from speclaunch.deployments.sources import expansions, slime
 from speclaunch.deployments.sources.commands import (
     CommandContext,
     Comments,
@@ -148,7 +148,8 @@ class ScriptReader(ReadingBuilder):
                 status = self._status(node)
             elif runs is None:
                 status = None
-            if before is None and self._leaves(node):
+            is_first = not index or nodes[index - 1].end not in ("&&", "||")
+            if is_first and self._leaves(node):
                 break
             if self._may_return(node, before) and index + 1 < len(nodes):
                 self._maybe(nodes[index + 1 :], node)
@@ -234,16 +235,16 @@ class ScriptReader(ReadingBuilder):
             with self.scope.isolated() if node.kind == "subshell" else nullcontext():
                 self._run(node.branches[0].body)
             return
-        items = self.expander.words(node.items or ()) if node.kind == "for" else []
-        if len(items) == 1 and items[0].unknown is None and node.variable is not None:
-            self._once(node.variable, items[0], node.branches[0].body)
+        if node.kind == "for" and self._each(node):
             return
+        items = self.expander.words(node.items or ()) if node.kind == "for" else []
         outcomes: list[Changes] = []
         is_choice = node.kind in ("if", "case")
         complete = is_choice and any(branch.certain for branch in node.branches)
         moved, taken, is_open, self.expander.assumption = False, None, not self._loops, None
         note: str | None = None
         for branch in node.branches:
+            self._loops += not is_choice
             self._run(branch.condition)
             result = self._result(node, branch)
             if is_choice and result is False and self._compares_argument(node, branch):
@@ -255,7 +256,6 @@ class ScriptReader(ReadingBuilder):
             if is_open and result is not False:
                 is_open, taken = False, len(outcomes) if result and not leaves else None
             self.expander.assumption = None
-            self._loops += not is_choice
             if node.kind == "for" and node.variable is None:
                 self.expander.compute(branch.label.text, branch.label)
             why = _NOT_EVALUATED if is_choice else "a loop; its body is read once"
@@ -264,6 +264,7 @@ class ScriptReader(ReadingBuilder):
                 self.scope.isolated() as changes,
             ):
                 before = self.scope.positional
+                self.scope.positional = self._in_body(node)
                 if node.variable is not None:
                     shown = ", ".join(item.text for item in items[:8])
                     several = f"it has several values in a loop ({shown})"
@@ -288,10 +289,37 @@ class ScriptReader(ReadingBuilder):
             if node.kind == "if" and stops(branch.body, self.scope.functions):
                 self.scope.require(branch.label.text, "z")
 
-    def _once(self, variable: str, item: Field, body: Sequence[Node]) -> None:
-        exported = (old := self.scope.get(variable)) is not None and old.exported
-        self.scope.set(variable, Value(item.stretch, item.pieces, exported=exported))
-        self._run(body)
+    def _in_body(self, node: Compound) -> tuple[Field, ...] | None:
+        """Return the arguments in a branch; None in a loop that shifts them."""
+        shifts = node.kind not in ("if", "case") and "shift" in node.span.text
+        return None if shifts and self.scope.positional else self.scope.positional
+
+    def _each(self, node: Compound) -> bool:
+        """Run a `for` loop's body for each item; return False if they are unknown or many."""
+        label, body, self.expander.assumption = node.branches[0].label, node.branches[0].body, None
+        name = node.variable or next(iter(expansions.set_by(label.text)), "")
+        values = self.expander.items(node) if node.variable else self.expander.counted(name, label)
+        leaves = returns(body, (["break"], ["continue"]))
+        if not values or leaves or not self.document.spend():
+            return False
+        note, before = self.expander.assumption, self.scope.positional
+        with self.scope.isolated() as changes:
+            for value in values if node.variable else values[:-1]:
+                self.scope.set(name, held := value.noted(note))
+                self._run(body)
+                is_same = node.variable or (  # the body sets neither the variable nor its limit
+                    self.scope.get(name) is held
+                    and len(self.expander.counted(name, label)) == len(values)
+                )
+                if not is_same or not self.document.spend():
+                    return False
+            if node.variable is None:
+                self.scope.set(name, values[-1].noted(note))
+            moved = self.scope.positional is not before
+        for changed_name, left in changes.items():
+            self.scope.set(changed_name, left and left.noted(note))
+        self.scope.positional = None if moved else before
+        return True
 
     def _compares_argument(self, node: Compound, branch: Branch) -> bool:
         """True if a condition compares only arguments of the current function, as passed."""
@@ -323,7 +351,7 @@ class ScriptReader(ReadingBuilder):
             start = assignment.span.source.offset(assignment.span.start)
             self._regions.append((start, assignment.span.source.offset(assignment.span.end)))
         if node.span.text.startswith(("((", "let ")):
-            self.expander.compute(node.span.text, node.span)
+            self.expander.compute(node.span.text, node.span, counts=not self._loops)
         if not node.words:
             for assignment in node.assignments:
                 self._store_slime(assign(self.expander, assignment))

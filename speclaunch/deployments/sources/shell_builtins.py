@@ -14,7 +14,7 @@ from speclaunch.deployments.sources.fields import Field, ShellScope, Value, from
 from speclaunch.deployments.sources.interface import SERVER
 from speclaunch.deployments.sources.parser import DECLARING
 from speclaunch.deployments.sources.shell_syntax import Assignment, Simple
-from speclaunch.deployments.sources.source_text import SourceSpan
+from speclaunch.deployments.sources.source_text import SourceSpan, WordPiece
 
 Assigned = tuple[str, Value, bool]
 """Name, value, and True if the value was appended."""
@@ -22,6 +22,7 @@ Assigned = tuple[str, Value, bool]
 _READING = frozenset({"read", "mapfile", "readarray", "getopts"})
 _ONE_BY_ONE = "its elements are set individually"
 _ELEMENT = lazy(r"\[[^]\s]*\]=")
+_BRACES = lazy(r"[^\"'({]*(?<!\$)\{[^\"'}]*(?:,|\.\.)")
 _ASSIGNED = lazy(r"(?:^|[\s;&(])([A-Za-z_]\w*)\+?=")
 
 
@@ -54,6 +55,11 @@ def _value(expander: Expander, assignment: Assignment, before: Value | None) -> 
             items = (*before.items, *items)
         elif assignment.append and before is not None and before.pieces:
             items = (Field(before.pieces, before.span), *items)
+        elif assignment.append and before is not None and before.why:
+            source, start = assignment.span.source, assignment.span.start
+            every = f"${{{assignment.name}[@]}}"
+            piece = WordPiece(every, source, start, quoted=True, exact=False, unknown=before.why)
+            items = (Field((piece,), assignment.span), *items)
         if len(items) > MAX_WORDS:
             return Value(assignment.span, why=f"it has more than {MAX_WORDS} elements")
         expander.document.spend(len(items))
@@ -128,6 +134,9 @@ def _declare(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[
         for name in (*(a.name for a in node.declared), *(field.text for field in fields[1:])):
             scope.locals[-1].setdefault(name, scope.get(name))
     done = [assign(expander, assignment, exported=exports or None) for assignment in node.declared]
+    for name, held, _ in done:
+        if _BRACES.match(held.span.text):
+            scope.set(name, Value(held.span, exported=held.exported, why="its braces are expanded"))
     kind = next((c for o in options if o[0] == "-" for c in o if c in "niluc"), None)
     for name, held, _ in done if kind and fields[0].text != "export" else ():
         why = f"`{fields[0].text} -{kind}` changes it"

@@ -190,9 +190,10 @@ class Script(Struct):
     """True if bash gets the text unchanged; False for a fragment or part of a document."""
 
 
-_QUESTIONS = frozenset(
-    ("[", "test", "grep", "egrep", "pgrep", "command", "which", "type", "hash", "cmp", "diff")
-)
+_QUESTIONS = {
+    *("[", "test", "false", "grep", "egrep", "pgrep"),
+    *("command", "which", "type", "hash", "cmp", "diff"),
+}
 """Commands run for their exit status. Other commands before `&&` are assumed to succeed."""
 
 

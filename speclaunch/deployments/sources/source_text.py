@@ -51,8 +51,8 @@ class Document:
         self._chars_above = 0
         self._comments: list[tuple[int, int]] = []
 
-    def spend(self, steps: int = 1) -> None:
-        """Add `steps` to the work on the file. Raise InputError above `MAX_WORK`."""
+    def spend(self, steps: int = 1) -> bool:
+        """Add `steps` to the work; return True for little work. Raise InputError for too much."""
         self._work += steps
         if self._parent is not None:
             self._parent.spend(steps)
@@ -61,6 +61,7 @@ class Document:
             message = f"{self.shown} is too large to read: {what}"
             help_ = "pass only the part with the server command"
             raise InputError(message, Place(self.shown), help_)
+        return self._work < MAX_WORK // 4
 
     def place(self, at: int, length: int = 1) -> Place:
         """Return the place of the character `at`; `length` is clipped to the end of its line."""

@@ -215,7 +215,7 @@ def test_a_literal_command_behind_any_branches_is_found(parts: list[str]) -> Non
 def test_empty_under_a_condition_is_not_known() -> None:
     """Whoever starts the script may have set the variable."""
     start = f"{SERVER} --model-path m --api-key $KEY\n"
-    for script in ('if x; then\nKEY=""\nfi\n', 'x || KEY=""\n', 'for i in 1 2; do KEY=""; done\n'):
+    for script in ('if x; then\nKEY=""\nfi\n', 'x || KEY=""\n', 'for i in $X; do KEY=""; done\n'):
         word = shell(script + start).words[-1]
         assert (word.text, word.evaluated) == ("$KEY", False), script
     assert texts(shell(f'if x; then\nKEY=""\nelse\nKEY=""\nfi\n{start}'))[-1] == "--api-key"

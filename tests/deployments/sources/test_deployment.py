@@ -309,7 +309,7 @@ ARGS=(--model-path m)
 if [ "${DEBUG:-0}" = 1 ]; then ARGS+=(--log-level debug); export NCCL_DEBUG=INFO; fi
 [[ $A ]] && ARGS+=(--port=${PORT:-5})
 command -v x || ARGS+=(--log-requests)
-for one in a b; do ARGS+=(--enable-metrics); done
+for one in a $Z; do ARGS+=(--enable-metrics); done
 case $B in x) ARGS+=(--dtype auto) ;; *) ARGS+=(--dtype half) ;; esac
 OPTS="--tp-size 2"
 if y; then OPTS="--tp-size 2 --random-seed 3"; fi

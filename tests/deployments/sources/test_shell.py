@@ -186,7 +186,7 @@ def test_defaults_are_taken_and_said() -> None:
 
 
 def test_what_reads_variables_makes_them_unknown() -> None:
-    found = shell(f"source env.sh\nA=1\nread A\nfor B in 1 2; do :; done\n{SERVER} $A $B $C\n")
+    found = shell(f"source env.sh\nA=1\nread A\nfor B in 1 $Z; do :; done\n{SERVER} $A $B $C\n")
     whys = [word.why or "" for word in found.words]
     assert "`read` sets it" in whys[0]
     assert "several values" in whys[1]
@@ -574,13 +574,20 @@ start() {{ track "${{inside}} \\"{SERVER} --model-path $1 --port $2\\"" pattern 
 
 @over(
     [
-        *("((X=9))", "((X++))", "if ((X += 1)); then y; fi", "y $((++X))", "Y=$((X <<= 1))"),
-        *("let X=9", 'let "X -= 1"', "y && let X++", "for i in a b; do ((X++)); done"),
-        "for ((X=0; X<2; X++)); do y; done",
+        *("((X=9**1))", "((X++, Y++))", "while ((X += 1)); do y; done", "y $((++X))"),
+        *("let X=9", 'let "X -= 1"', "y && let X++", "for i in a $Z; do ((X++)); done"),
+        *("for ((X=0; X<Z; X++)); do y; done", "Y=$((X <<= 1))", "((X[0]++))", "((X=Z=1))"),
     ]
 )
 def test_a_variable_that_arithmetic_sets_is_unknown(line: str) -> None:
     assert not shell(f"X=8\n{line}\n{SERVER} --x $X\n").words[1].evaluated
+
+
+@over(
+    ["((X=9))", "((X++))", "(( ++X ))", "if ((X += 1)); then y; fi", "for i in a; do ((X++)); done"]
+)
+def test_a_variable_that_a_command_counts(line: str) -> None:
+    assert shell(f"X=8\n{line}\n{SERVER} --x $X\n").words[1].text == "9"
 
 
 @over(["${X:-2} * 4", "${X-2}*4", "Y + ${Z:-1}"])

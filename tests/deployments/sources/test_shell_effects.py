@@ -31,7 +31,7 @@ UNKNOWN = [
     "[ -d /x ] && D=/x/4\nTP=${D##*/}",
     "A=()\n[ -d /x ] && A+=(y)\nTP=${#A[@]}",
     "X=$(false) && TP=4 || TP=8",
-    "N=0\nTP=2\nfor g in 0 1; do\nif [ $N = 1 ]; then TP=4; fi\nN=1\ndone",
+    "N=0\nTP=2\nfor g in 0 $Z; do\nif [ $N = 1 ]; then TP=4; fi\nN=1\ndone",
     "f() { if [ $# -gt 1 ]; then TP=1; else TP=2; fi; }\nf ${X}",
     "if [ -f /x ]; then TP=2; else TP=4; fi",
     'if [ -z "$X" ]; then TP=2; else TP=4; fi',
@@ -39,6 +39,17 @@ UNKNOWN = [
     "case a in a) TP=2;;& *) TP=4;; esac",
     "if [[ b > a ]]; then TP=2; else TP=4; fi",
     "N=3\nif (( N > 2 && N < 3 )); then TP=2; else TP=4; fi",
+    "A=(1 $X)\nTP=${#A[@]}",
+    "A=($X)\n[ ${#A[@]} -gt 0 ] && TP=2",
+    "read -a A\nA+=(1)\nTP=${A[0]}",
+    "export TP={1,2}",
+    "X=$(x)\nTP=${X:+4}",
+    "[ -d /x ] && X=1\nTP=${X:+4}",
+    "TP=1\nf() { while [ $# -gt 0 ]; do case $1 in a) shift;; b) TP=$2; shift 2;; esac; done; }\nf a b 4",
+    "f() { TP=$1; while [ $# -gt 0 ]; do TP=$1; shift; done; }\nf 2 4",
+    'set -- ${#A[@]} 4\nTP=2\nfor TP in "$@"; do x; done',
+    "if a; then TP=7; fi\nif b; then TP=7; fi",
+    "for i in a b; do if [ -d $i ]; then TP=7; fi; done",
 ]
 
 
@@ -67,6 +78,9 @@ KNOWN = [
     ("case \"$X\" in a) TP=2;; *) exit 1;; esac", "2"),
     ("D=false\nif $D; then TP=1; else TP=2; fi", "2"),
     ("X=2\n[ $X = 1 ] && TP=2 || TP=4", "4"),
+    ("TP=4\nfalse && TP=8", "4"),
+    ("X=a\nTP=${X: -2}4", "4"),
+    ("A=(\"$X\" \"$Y\")\nTP=${#A[@]}", "2"),
     ("f() { case $1 in a) TP=2;; *) TP=4;; esac; }\nf a", "2"),
 ]  # fmt: skip
 
@@ -157,3 +171,80 @@ def test_a_default_that_a_condition_excludes_is_unknown_under_it(script: str) ->
     found = shell(f'A=(--n 1)\n{script}\n{SERVER} "${{A[@]}}" --x $X\n')
     words = {word.text: word.evaluated for word in found.words}
     assert not words["$X"] and words["no" if "no" in script else "0"]
+
+
+LOOPS = [
+    ("for i in 0 1; do {};", "--a $((8 + i))", ["8", "9"]),
+    ("for i in {0..1}; do {};", "--a $i", ["0", "1"]),
+    ("for i in $(seq 0 1); do P=$((8 + i)); {};", "--a $P", ["8", "9"]),
+    ("A=(x y)\nfor i in \"${A[@]}\"; do {};", "--a $i", ["x", "y"]),
+    ("N=2\nfor ((i=0; i<N; i++)); do {};", "--a $((8 + i))", ["8", "9"]),
+    ("for (( i = 4; i >= 0; i -= 2 )) do {};", "--a $i", ["4", "2", "0"]),
+    ("for i in a b; do for j in 1 2; do {}; done;", "--a $i$j", ["a1", "a2", "b1", "b2"]),
+    ("for i in a b; do while true; do ready && break; done; {};", "--a $i", ["a", "b"]),
+    ("f() { {}; }\nfor i in a b; do f $i;", "--a $1", ["a", "b"]),
+    ("n=0\nfor i in a b; do ((n++)); {};", "--a $n", ["1", "2"]),
+    ("TP=1\nfor i in a b; do TP=$TP$i; done; {}; for i in; do x;", "--a $TP", ["1ab"]),
+    ("for i in a b; do i=x$i; done; {}; for i in; do x;", "--a $i", ["xb"]),
+    ("for ((i=0; i<3; i++)); do x; done; {}; for i in; do x;", "--a $i", ["3"]),
+    ("N=${N:-2}\nfor ((i=0; i<N; i++)); do {};", "--a $i", ["0", "1"]),
+]  # fmt: skip
+
+
+@rows("loop, words, values", LOOPS)
+def test_a_loop_over_known_items(loop: str, words: str, values: list[str]) -> None:
+    script = loop.replace("{}", f"{SERVER} {words}") + " done\n"
+    found = read_shell(script, "x.sh").invocations
+    assert [one.words[1].text for one in found] == values
+    assert all(one.words[1].evaluated and not one.words[1].condition for one in found)
+    assert all(
+        ("the default of `N`" in (one.words[1].why or "")) == ("N:-" in loop) for one in found
+    )
+
+
+ALTERNATIVES = [
+    ('A=(--x "b c")', '"${A[@]+"${A[@]}"}"', ["--x", "b c"]),
+    ('A=(--x "b c")', '${A[@]+"${A[@]}"}', ["--x", "b c"]),
+    ('A=()', '"${A[@]+"${A[@]}"}" --e', ["--e"]),
+    ('A=()', '"${A[@]:+x}" --e', ["--e"]),
+    ("A=x", '"${A:+b c}" ${A:+--f $A}', ["b c", "--f", "x"]),
+    ("A=", '"${A:+b}"', [""]),
+]  # fmt: skip
+
+
+@rows("script, words, texts", ALTERNATIVES)
+def test_the_words_for_a_variable_that_is_set(script: str, words: str, texts: list[str]) -> None:
+    found = shell(f"{script}\n{SERVER} {words}\n").words
+    assert [word.text for word in found] == texts
+    assert all(word.evaluated for word in found)
+
+
+UNKNOWN_LOOPS = [
+    "for i in 1 2 $X; do {}; done",
+    "for i in 1 2; do x && break; {}; done",
+    "for i in 1 2; do if x; then continue; fi; {}; done",
+    "for i in {1..17}; do {}; done",
+    "for ((i=0; i<17; i++)); do {}; done",
+    "for ((i=0; i<2; j++)); do {}; done",
+    "for ((;;)); do {}; done",
+    "for ((i=0; i<4; i++)); do x; i=$((i+1)); done; {}",
+    "N=2\nfor ((i=0; i<N; i++)); do N=3; done; {}",
+]
+
+
+@rows("loop", UNKNOWN_LOOPS)
+def test_a_loop_over_unknown_items_is_read_once(loop: str) -> None:
+    found = shell(loop.replace("{}", f"{SERVER} --a $i") + "\n")
+    assert not found.words[1].evaluated
+
+
+def test_loops_of_loops_are_bounded() -> None:
+    start = "".join(f"for i{n} in {{1..16}}; do " for n in range(12))
+    script = f"{start} {SERVER} --a {{1..20}}; {'done; ' * 12}\n"
+    assert read_shell(script, "x.sh").invocations
+
+
+def test_nesting_too_deep_to_decide() -> None:
+    test = "(" * 50 + " $X == 1 " + ")" * 50
+    script = f"X=1\nif [[ {test} ]]; then TP=2; else TP=4; fi\n{SERVER} --a $TP --b 8\n"
+    assert [word.evaluated for word in shell(script).words] == [True, False, True, True]
