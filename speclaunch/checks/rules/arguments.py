@@ -232,7 +232,7 @@ def missing_model(plan: Plan) -> Iterator[Verdict]:
     """Report a missing model, or an empty model path, which the parser accepts."""
     yield from _verdicts(plan, ArgumentRefusal.MISSING)
     model = plan.request.values.get("model_path")
-    if model is not None and model.value == "":
+    if model is not None and model.known and model.value == "":
         yield Verdict(
             "--model-path is empty",
             at=("model_path",),

@@ -56,6 +56,7 @@ from speclaunch.deployments.sources.source_text import Document, SourceSpan, Sou
 _NEGATED = lazy(r"(?:\A|[\s;&|(])!\s+\Z")
 _RELATION = lazy(r"(==|!=|<=|>=|<|>)")
 _RELATIONS = {"==": "-eq", "!=": "-ne", "<=": "-le", ">=": "-ge", "<": "-lt", ">": "-gt"}
+_OPTION = lazy(r"--[A-Za-z][\w-]*")
 _MAGIC = lazy(r"[*?[]")
 _ORDERS: dict[str, Callable[[int, int], bool]] = {
     f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
@@ -76,7 +77,11 @@ class Expander:
     def words(self, words: Sequence[ShellWord]) -> list[Field]:
         fields: list[Field] = []
         for word in words:
-            fields.extend(self.fields(word))
+            found = self.fields(word)
+            is_value = not found and bool(fields) and _OPTION.fullmatch(fields[-1].text) is not None
+            if is_value and any(piece.default_of for piece in self.text(word)):
+                found = [self._opaque(word, "it is empty unless the environment sets it")]
+            fields.extend(found)
             if len(fields) > MAX_WORDS:
                 self.document.spend(len(fields))
         return fields

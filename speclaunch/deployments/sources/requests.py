@@ -186,7 +186,8 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
     """Return the request of a server command, parsed for the version of `catalogue`."""
     found = effective(invocation, catalogue)
     words = found.words
-    opaque = {index for index, word in enumerate(words) if not word.evaluated}
+    is_open = [not word.evaluated or (not word.text and word.defaults) for word in words]
+    opaque = {index for index, open_ in enumerate(is_open) if open_}  # "${MODEL:-}" is to be set
 
     def place(index: int | None) -> Place:
         return invocation.place if index is None else words[index].place

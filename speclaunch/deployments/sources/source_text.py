@@ -267,14 +267,19 @@ def joined(pieces: Iterable[WordPiece | SourceText], document: Document) -> Sour
     """
     builder = SourceBuilder(document)
     outer: list[tuple[int, WordPiece]] = []
-    end = 0
+    end = quotes = 0
     for piece in pieces:
         text = piece.text
         if isinstance(piece, WordPiece) and (piece.unknown or piece.condition):
             outer.append((end, piece))
         if isinstance(piece, WordPiece) and piece.unknown:
             text = text.translate(_QUOTES)
-        builder.put(text, map(piece.offset, range(len(text))))
+        quotes += text.count("'")
+        if isinstance(piece, WordPiece) and not text and piece.default_of and quotes % 2 == 0:
+            text = f"${{{piece.default_of[0].name}:-}}"  # the script expands it again
+            builder.put(text, [piece.offset(0)] * len(text))
+        else:
+            builder.put(text, map(piece.offset, range(len(text))))
         end += len(text)
     return replace(builder.source(), outer=outer)
 

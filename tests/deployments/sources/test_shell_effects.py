@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from speclaunch.deployments.sources.files import read_shell
+from speclaunch.deployments.sources.requests import from_invocation
+from speclaunch.engine import load
 from tests.support.deployments.sources.helpers import SERVER, shell
 from tests.support.loops import rows
 
@@ -248,3 +250,24 @@ def test_nesting_too_deep_to_decide() -> None:
     test = "(" * 50 + " $X == 1 " + ")" * 50
     script = f"X=1\nif [[ {test} ]]; then TP=2; else TP=4; fi\n{SERVER} --a $TP --b 8\n"
     assert [word.evaluated for word in shell(script).words] == [True, False, True, True]
+
+
+@rows(
+    "command",
+    [
+        "{} --model-path ${M:-} --tp 2",
+        '{} --model-path "${M:-}" --tp 2',
+        'eval "{} --model-path "${M:-}" ${A:-} --tp 2"',
+        'bash -c "{} --model-path ${M:-} --tp 2"',
+        'M="${M:-}"\n{} --model-path $M --tp 2',
+    ],
+)
+def test_an_empty_default_of_a_value_is_to_be_set(command: str) -> None:
+    request = from_invocation(shell(command.replace("{}", SERVER)), "x", load("0.5.23"))
+    assert not request.problems
+    assert not request.values["model_path"].known and request.values["tp_size"].value == 2
+
+
+def test_an_empty_default_in_single_quotes_of_an_inner_script_is_empty() -> None:
+    found = shell(f"bash -c \"{SERVER} --model-path m --x '${{A:-}}'\"")
+    assert [word.text for word in found.words[-2:]] == ["--x", ""]
