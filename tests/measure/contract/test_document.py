@@ -8,7 +8,6 @@ import os
 import re
 from pathlib import Path
 
-import msgspec.json
 import pytest
 from msgspec import convert, to_builtins
 from rich.console import Console
@@ -24,6 +23,7 @@ from speclaunch.measure.prove.contract_servers import (
 )
 from tests.support.loops import rows
 from tests.support.program import run
+from tests.support.schemas import schema_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 SAME = FieldRow("stop", FieldResult.SAME, "", 20)
@@ -43,7 +43,7 @@ def printed(*rows: FieldRow) -> list[str]:
 
 
 def schema() -> dict[str, object]:
-    found: dict[str, object] = json.loads(json.dumps(msgspec.json.schema(ContractDocument)))
+    found: dict[str, object] = json.loads(json.dumps(schema_of(ContractDocument)))
     return found
 
 

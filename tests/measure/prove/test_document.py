@@ -6,7 +6,6 @@ import io
 import json
 from pathlib import Path
 
-import msgspec.json
 import pytest
 from msgspec import convert, to_builtins
 from rich.console import Console
@@ -24,6 +23,7 @@ from speclaunch.measure.prove.proof import (
     SamplesRecord,
     WrongRecord,
 )
+from tests.support.schemas import schema_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 SAME = AnswerVerdict(AnswerKind.SAME)
@@ -47,7 +47,7 @@ def told(found: Proof) -> str:
 
 
 def schema() -> dict[str, object]:
-    return msgspec.json.schema(ProofDocument)
+    return schema_of(ProofDocument)
 
 
 def test_the_schema_is_that_of_the_documentation() -> None:

@@ -6,7 +6,6 @@ import io
 import json
 from pathlib import Path
 
-import msgspec.json
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
@@ -25,11 +24,12 @@ from speclaunch.measure.releases.upgrade_run import (
     ValueRecord,
 )
 from tests.support.loops import rows
+from tests.support.schemas import schema_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 SCHEMAS = {
-    "bisect": msgspec.json.schema(BisectDocument),
-    "upgrade": msgspec.json.schema(UpgradeDocument),
+    "bisect": schema_of(BisectDocument),
+    "upgrade": schema_of(UpgradeDocument),
 }
 RECORDS = {
     "bisect": (BisectDocument, PairRecord, DependencyRecord, ReleaseProbe),

@@ -23,6 +23,7 @@ from speclaunch.measure.bench.measurement import Interval
 from speclaunch.measure.tune.model import objective
 from speclaunch.measure.tune.trials import Compared, LoadRatio, TuningVerdict
 from tests.measure.tune.making import DEEP, OWN, TREE, trial
+from tests.support.schemas import schema_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 FASTER = Compared(DEEP, Interval(1.18, 1.12, 1.25, 6), (LoadRatio(1, 1.18),))
@@ -51,7 +52,7 @@ OUTCOME = TuningOutcome(
 
 
 def schema() -> dict[str, Any]:
-    return msgspec.json.schema(TuneDocument)
+    return schema_of(TuneDocument)
 
 
 def told(outcome: TuningOutcome) -> str:

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from speclaunch.measure.watch_history import WatchDocument
+from tests.support.schemas import schema_of
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "reference" / "watch.schema.json"
 
@@ -16,7 +15,7 @@ SCHEMA = Path(__file__).parents[3] / "docs" / "reference" / "watch.schema.json"
 def schema() -> dict[str, Any]:
     """The schema of the records."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "speclaunch watch"}
-    return head | msgspec.json.schema(WatchDocument)
+    return head | schema_of(WatchDocument)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from speclaunch.measure.bench.schema import (
 )
 from tests.support.app.output.bench.made import made
 from tests.support.loops import rows
+from tests.support.schemas import schema_of
 
 SCHEMA = Path(__file__).parents[4] / "docs" / "reference" / "bench.schema.json"
 REAL = Path(__file__).with_name("cpu_ngram.json")
@@ -28,9 +29,9 @@ REAL = Path(__file__).with_name("cpu_ngram.json")
 
 def schema() -> dict[str, Any]:
     return {
-        "certificate": msgspec.json.schema(CertificateDocument),
-        "single": msgspec.json.schema(SingleDocument),
-        "difference": msgspec.json.schema(DifferenceDocument),
+        "certificate": schema_of(CertificateDocument),
+        "single": schema_of(SingleDocument),
+        "difference": schema_of(DifferenceDocument),
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec.json
 import pytest
 from msgspec import convert
 
@@ -22,15 +21,16 @@ from speclaunch.app.output.plan_document import (
 )
 from speclaunch.measure.advice.plan_requests import compared
 from tests.support.app.output.plan.helpers import FAILS, FITS, UNKNOWN, planned
+from tests.support.schemas import schema_of
 
 DOCS = Path(__file__).parents[4] / "docs" / "reference"
 
 
 def schema() -> dict[str, object]:
     return {
-        "plan": msgspec.json.schema(PlanDocument),
-        "comparison": msgspec.json.schema(ComparisonDocument),
-        "roles": msgspec.json.schema(RolesDocument),
+        "plan": schema_of(PlanDocument),
+        "comparison": schema_of(ComparisonDocument),
+        "roles": schema_of(RolesDocument),
     }
 
 
