@@ -351,8 +351,8 @@ class Expander:
             self.compute(header[0], label, counts=True)
             while (value := self.scope.get(name)) and len(values) <= _MAX_ROUNDS:
                 values.append(value)
-                if not (goes := self.computed(header[1])):
-                    return values if goes is False else []
+                if not (continues := self.computed(header[1])):
+                    return values if continues is False else []
                 self.compute(header[2], label, counts=True)
         return []
 

@@ -22,6 +22,7 @@ _TOKEN = lazy(
 _MOST_NUMBER = 1_000_000
 _MOST_ARGUMENT = 10_000
 _MOST_SPACES = 200
+MOST_CHARS = 1 << 20
 UNKNOWN: Any = object()
 
 
@@ -49,16 +50,22 @@ class GoChunk(NamedTuple):
 
 
 class GoOutput(list[GoChunk]):
-    """Output of a named template."""
+    """Output of a named template; paths contain only branches inside it."""
 
     def plain(self) -> str:
         """Return the text. Raise Undecided if it has placeholders or undecided branches."""
         text = "".join(chunk.text for chunk in self)
-        if MARK_FIRST in text or len({chunk.path for chunk in self}) > 1:
+        if MARK_FIRST in text or any(chunk.path for chunk in self):
             raise Undecided
         return text
 
+    def inside(self, path: tuple[int, ...]) -> Iterator[GoChunk]:
+        """Yield the output as printed inside the undecided branches of `path`."""
+        return (chunk._replace(path=(*path, *chunk.path)) for chunk in self)
+
     def indented(self, spaces: int, before: str) -> GoOutput:
+        if sum(chunk.text.count("\n") for chunk in self) * spaces > MOST_CHARS:
+            raise Undecided
         pad = " " * spaces
         parts = [c._replace(text=c.text.replace("\n", f"\n{pad}")) for c in self]
         if parts:
@@ -162,7 +169,7 @@ class GoExpression:
             if name == "trim":
                 return parts.trimmed()
         plain = [arg.plain() if isinstance(arg, GoOutput) else arg for arg in args]
-        if name in ("and", "or"):
+        if name in ("and", "or") and plain:
             return _selected(plain, is_and=name == "and")
         if name == "default" and len(plain) == 2 and plain[1] is not UNKNOWN and plain[1]:
             return plain[1]
@@ -220,7 +227,7 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list | dict) and not value:
-        return ""
+        return "[]" if isinstance(value, list) else "map[]"
     raise Undecided
 
 
@@ -238,6 +245,8 @@ def _formatted(template: str, *values: Any) -> str:
         if found[0] == "%%":
             return "%"
         value = next(rest)
+        if found[0] == "%s" and not isinstance(value, str):
+            raise Undecided  # Go prints the type
         return json.dumps(shown(value)) if found[0] == "%q" else shown(value)
 
     if re.search(r"%[^sdvqt%]", template):

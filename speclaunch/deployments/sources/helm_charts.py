@@ -19,6 +19,7 @@ from msgspec import Struct
 from speclaunch.core import lazy, reads
 from speclaunch.deployments.sources.effective_words import read_below
 from speclaunch.deployments.sources.go_templates import (
+    MOST_CHARS,
     UNKNOWN,
     GoChunk,
     GoExpression,
@@ -36,9 +37,9 @@ _MARK = lazy(
 )
 _ASSIGNMENT = lazy(r"(?:(\$\w+)\s*,\s*)?(\$\w+)\s*(:?=)\s*(.*)", re.DOTALL)
 _SERVER = lazy(r"launch_server|sglang[\"',\s]+serve\b")
+"""Pattern of a server command in a script or a YAML list."""
 _BLOCKS = frozenset({"if", "with", "range", "define", "block"})
 _MOST_DEPTH = 30
-_MOST_CHARS = 1 << 20
 _MOST_HELPERS = 20
 """Maximum number of `_*.tpl` files of a chart that are read."""
 
@@ -242,12 +243,15 @@ class _Renderer:
     def _add(
         self, text: str, node: _Node, *, is_literal: bool = False, is_value: bool = False
     ) -> None:
-        self._size += len(text)
-        if self._size > _MOST_CHARS:
-            raise _Unreadable
         start, end = self._span or (node.start, node.end)
         is_literal = is_literal and self._span is None
-        self.chunks.append(GoChunk(text, start, end, self._path, is_literal, is_value))
+        self._put(GoChunk(text, start, end, self._path, is_literal, is_value))
+
+    def _put(self, chunk: GoChunk) -> None:
+        self._size += len(chunk.text)
+        if self._size > MOST_CHARS:
+            raise _Unreadable
+        self.chunks.append(chunk)
 
     def _print(self, node: _Node, code: str, dot: Any) -> None:
         assigned = _ASSIGNMENT.fullmatch(code)
@@ -259,13 +263,14 @@ class _Renderer:
             code = f"include{code.removeprefix('template')}"
         value = self._value(code, dot, node)
         if isinstance(value, GoOutput):
-            self.chunks += value
+            for chunk in value.inside(self._path):
+                self._put(chunk)
             return
         try:
             text = shown(value)
         except Undecided:
             text = ""
-        if text or (isinstance(value, list | dict) and not value):
+        if text:
             self._add(text, node, is_value=True)
         elif node.is_alone and (self._span is None or "indent" in code):
             self._unknown_lines(node)
@@ -295,7 +300,7 @@ class _Renderer:
             if arm.condition is not None:
                 assigned = _ASSIGNMENT.fullmatch(arm.condition)
                 name, code = (assigned[2], assigned[4]) if assigned else ("", arm.condition)
-                value = self._value(code, dot, node)
+                value = self._plain(self._value(code, dot, node))
             inner = dot if node.keyword == "if" or arm.condition is None else value
             result = None if value is UNKNOWN else bool(value)
             self._scopes.append({name: value} if name else {})
@@ -357,6 +362,12 @@ class _Renderer:
         except (Undecided, ValueError):
             return UNKNOWN
 
+    def _plain(self, value: Any) -> Any:
+        try:
+            return value.plain() if isinstance(value, GoOutput) else value
+        except Undecided:
+            return UNKNOWN
+
     def _lookup(self, name: str) -> Any:
         return next((scope[name] for scope in self._scopes[::-1] if name in scope), UNKNOWN)
 
@@ -364,10 +375,10 @@ class _Renderer:
         body = self._templates.get(name)
         if body is None:
             raise Undecided
-        before = self.chunks, self._scopes, self._span, self._guard
-        self.chunks, self._scopes, self._guard = [], [{"$": dot}], 0
+        before = self.chunks, self._scopes, self._span, self._guard, self._path
+        self.chunks, self._scopes, self._guard, self._path = [], [{"$": dot}], 0, ()
         self._span = self._span or (node.start, node.end)
         self.run(body, dot)
         found = GoOutput(self.chunks)
-        self.chunks, self._scopes, self._span, self._guard = before
+        self.chunks, self._scopes, self._span, self._guard, self._path = before
         return found

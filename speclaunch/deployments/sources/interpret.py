@@ -68,6 +68,8 @@ _STEP = ("-N", "-n", "--nodes", "--ntasks")
 """Options of `srun` that change the variables of its step."""
 _VARIABLE = lazy(r"\$\{?(\w+)")
 _NOT_EVALUATED = "the condition was not evaluated; the command is read as if the condition held"
+_NOT_BY_DEFAULT = "by default the condition does not hold; the command is read as if it did"
+_WHY = {False: _NOT_BY_DEFAULT, None: _NOT_EVALUATED, True: _NOT_EVALUATED}
 
 
 class ScriptReader(ReadingBuilder):
@@ -216,7 +218,7 @@ class ScriptReader(ReadingBuilder):
         excludes = runs is False
         with self.scope.filled(span.text, excludes=excludes), self.scope.isolated() as changes:
             before = self.scope.positional
-            self._conditions.append(Dropped(span.text, span.place, _NOT_EVALUATED))
+            self._conditions.append(Dropped(span.text, span.place, _WHY[runs]))
             self._node(node, pipeline)
             self._conditions.pop()
             moved = self.scope.positional is not before
@@ -258,7 +260,7 @@ class ScriptReader(ReadingBuilder):
             self.expander.assumption = None
             if node.kind == "for" and node.variable is None:
                 self.expander.compute(branch.label.text, branch.label)
-            why = _NOT_EVALUATED if is_choice else "a loop; its body is read once"
+            why = _WHY[result] if is_choice else "a loop; its body is read once"
             with (
                 self.scope.filled(branch.label.text, excludes=result is False),
                 self.scope.isolated() as changes,
@@ -300,7 +302,7 @@ class ScriptReader(ReadingBuilder):
         name = node.variable or next(iter(expansions.set_by(label.text)), "")
         values = self.expander.items(node) if node.variable else self.expander.counted(name, label)
         leaves = returns(body, (["break"], ["continue"]))
-        if not values or leaves or not self.document.spend():
+        if not values or leaves or not self.document.has_room:
             return False
         note, before = self.expander.assumption, self.scope.positional
         with self.scope.isolated() as changes:
@@ -311,7 +313,8 @@ class ScriptReader(ReadingBuilder):
                     self.scope.get(name) is held
                     and len(self.expander.counted(name, label)) == len(values)
                 )
-                if not is_same or not self.document.spend():
+                self.document.spend()
+                if not is_same or not self.document.has_room:
                     return False
             if node.variable is None:
                 self.scope.set(name, values[-1].noted(note))

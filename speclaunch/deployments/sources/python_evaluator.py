@@ -361,21 +361,21 @@ class PythonEvaluator:
                 elif isinstance(node, ast.Call) and dotted(node.func) == "isinstance":
                     parts = node.args[:1]
                 held = [self._operand(part, depth + 1) for part in parts]
-                values_, notes = [*map(plain, held)], [*map(note_of, held)]
+                operands, notes = [*map(plain, held)], [*map(note_of, held)]
                 if isinstance(node, ast.Compare):
-                    triples = zip(node.ops, values_, values_[1:], strict=False)
+                    triples = zip(node.ops, operands, operands[1:], strict=False)
                     results = [compared(*triple) for triple in triples]
-                elif UNKNOWN in values_:
+                elif UNKNOWN in operands:
                     results = [None]
                 elif isinstance(node, ast.Call) and len(parts) < len(node.args):
                     kinds = {
                         last_name(name) for name in getattr(node.args[1], "elts", node.args[1:])
                     }
                     results = [
-                        not kinds.isdisjoint(kind.__name__ for kind in type(values_[0]).__mro__)
+                        not kinds.isdisjoint(kind.__name__ for kind in type(operands[0]).__mro__)
                     ]
                 else:
-                    results = [bool(values_[0])]
+                    results = [bool(operands[0])]
         result = ends if ends in results else None if None in results else not ends
         return result, next(filter(None, notes), None)
 

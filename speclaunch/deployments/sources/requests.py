@@ -205,8 +205,8 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
     of_speculation = {field for field in requested if field.startswith("speculative_")}
     may_set: dict[str, str] = {}
     if found.elided:
-        open_names = {"host", *(["speculative_algorithm"] if of_speculation else ())}
-        open_names |= {"tp_size"} if "nnodes" in requested else set()
+        needed = {"speculative_algorithm": of_speculation, "tp_size": "nnodes" in requested}
+        open_names = {"host", *(name for name, may_be_set in needed.items() if may_be_set)}
         may_set = dict.fromkeys(open_names - requested.keys(), f"{found.elided[0].text} may set it")
     slime = invocation.kind is InvocationKind.SLIME
     ignored: list[RequestedValue] = []

@@ -51,8 +51,13 @@ class Document:
         self._chars_above = 0
         self._comments: list[tuple[int, int]] = []
 
-    def spend(self, steps: int = 1) -> bool:
-        """Add `steps` to the work; return True for little work. Raise InputError for too much."""
+    @property
+    def has_room(self) -> bool:
+        """True if the file has needed only little work so far."""
+        return self._work < MAX_WORK // 4
+
+    def spend(self, steps: int = 1) -> None:
+        """Add `steps` to the work on the file. Raise InputError above `MAX_WORK`."""
         self._work += steps
         if self._parent is not None:
             self._parent.spend(steps)
@@ -61,7 +66,6 @@ class Document:
             message = f"{self.shown} is too large to read: {what}"
             help_ = "pass only the part with the server command"
             raise InputError(message, Place(self.shown), help_)
-        return self._work < MAX_WORK // 4
 
     def place(self, at: int, length: int = 1) -> Place:
         """Return the place of the character `at`; `length` is clipped to the end of its line."""

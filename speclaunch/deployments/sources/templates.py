@@ -60,7 +60,8 @@ class Masks:
     def __init__(self, why: str) -> None:
         self._why = why
         self._texts: dict[str, str] = {}
-        self.values: dict[str, str] = {}  # known words, separated by spaces
+        self.values: dict[str, str] = {}
+        """Known words of each placeholder, separated by spaces."""
 
     def mark(self, text: str, length: int | None = None) -> str:
         """Return a placeholder for a text, with `length` characters unless that is None."""

@@ -271,3 +271,10 @@ def test_an_empty_default_of_a_value_is_to_be_set(command: str) -> None:
 def test_an_empty_default_in_single_quotes_of_an_inner_script_is_empty() -> None:
     found = shell(f"bash -c \"{SERVER} --model-path m --x '${{A:-}}'\"")
     assert [word.text for word in found.words[-2:]] == ["--x", ""]
+
+
+def test_a_command_in_a_branch_that_does_not_run_by_default_says_so() -> None:
+    script = f"X=${{X:-a}}\nif [ $X = <> ]; then {SERVER} --tp 2; fi\n"
+    reasons = [shell(script.replace("<>", value)).dropped[0].why for value in ("b", "$Y")]
+    assert reasons[0].startswith("by default the condition does not hold")
+    assert reasons[1].startswith("the condition was not evaluated")
