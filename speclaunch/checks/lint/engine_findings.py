@@ -226,10 +226,12 @@ def _taken(
     checked = dict.fromkeys((*newest, *oldest))
     codes = {code for code, _ in errors}
     related = [rule for rule in rules if _code(rule.code) in codes]
-    always = errors.intersection(*(errors_in(version, related) for version in checked))
+    own = {version: errors_in(version, related) for version in checked}
+    always = errors.intersection(*own.values())
     if not checked or always == errors:
         return None
-    last = next((version for version in checked if errors_in(version, rules) <= always), None)
+    without = (version for version, found in own.items() if found <= always)
+    last = next((version for version in without if errors_in(version, rules) <= always), None)
     if last is None:
         return None
     first = last

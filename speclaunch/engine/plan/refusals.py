@@ -278,14 +278,15 @@ class ConditionEvaluator:
 
     def value(self, node: int) -> Any:
         """Return the value of a node, or UNKNOWN."""
-        values, passed = self._values, []
+        values, truths, passed = self._values, self._truths, []
         while node not in values:
             found = self._nodes[node]
             if found[0] != "?":
                 values[node] = self._value(found)
                 break
             passed.append(node)  # chains of assignments: a loop is faster than a call for each
-            condition = self._truth(found[1])
+            asked = found[1]
+            condition = truths[asked] if asked in truths else self._truth(asked)
             if condition is None:
                 values[node] = self._either(found)
                 break
@@ -303,7 +304,8 @@ class ConditionEvaluator:
                 truths[node] = self._truth_of(node, found)
                 break
             passed.append(node)
-            condition = self._truth(found[1])
+            asked = found[1]
+            condition = truths[asked] if asked in truths else self._truth(asked)
             if condition is None:
                 then, other = self._truth(found[2]), self._truth(found[3])
                 truths[node] = then if then is other else None
@@ -316,7 +318,7 @@ class ConditionEvaluator:
 
     def _truth_of(self, node: int, found: Sequence[Any]) -> bool | None:
         op = found[0]
-        if op in ("and", "or"):
+        if op == "and" or op == "or":  # noqa: PLR1714  a set is slower
             return self._junction(found, final=op == "or")
         if op == "not":
             inner = self._truth(found[1])
@@ -327,9 +329,9 @@ class ConditionEvaluator:
     def _junction(self, found: Sequence[Any], *, final: bool) -> bool | None:
         """Return the truth value of `found`, an `and` or `or`; None if unknown. An operand whose
         truth value is `final` decides it."""
-        unknown = False
+        truths, unknown = self._truths, False
         for part in found[1:]:
-            truth = self._truth(part)
+            truth = truths[part] if part in truths else self._truth(part)
             if truth is final:
                 return final
             unknown = unknown or truth is None
@@ -337,6 +339,8 @@ class ConditionEvaluator:
 
     def _value(self, found: Sequence[Any]) -> Any:
         op = found[0]
+        if op == "k":  # the most frequent
+            return found[1]
         if op in _LEAVES:
             return leaf(self._plan, found)
         if op == "not":
@@ -344,7 +348,8 @@ class ConditionEvaluator:
             return UNKNOWN if truth is None else not truth
         if op in ("and", "or"):
             return self._junction_value(found, final=op == "or")
-        values = [self.value(part) for part in found[1:]]
+        known = self._values
+        values = [known[part] if part in known else self.value(part) for part in found[1:]]
         if UNKNOWN in values:
             return UNKNOWN
         try:
