@@ -18,7 +18,10 @@ from speclaunch.core import lazy
 from speclaunch.deployments import Document, nodes
 
 _PLAIN = lazy(r"-{0,2}[A-Za-z0-9_./][A-Za-z0-9_./@+=%-]*\Z")
-_VALUE = lazy(r"\s*:(?P<blank>[ \t]*)(?P<value>.*?)(?P<rest>[ \t]+#.*|[ \t]*)\Z")
+_VALUE = lazy(
+    r"\s*:(?P<blank>[ \t]*+)(?P<value>(?:[^ \t\n]++(?:[ \t]++(?!#|\Z)[^ \t\n]++)*+)?)"
+    r"(?P<rest>[ \t]+#.*|[ \t]*)\Z"
+)
 """Text that follows a key on its line."""
 _ALIAS = lazy(r"\*[^\s,\]}]+")
 

@@ -304,8 +304,10 @@ def test_a_fenced_command_is_found_in_any_document(before: str, after: str) -> N
         "sglang \\\n" * 120_000,
         "> " * 500_000 + COMMAND,
         "&amp;" * 200_000 + "<pre>sglang" + "&amp;" * 200_000 + "</pre>",
+        f"```\n{chr(10) * 60}{COMMAND}\n```",
+        f"{COMMAND}\n" + "what the server says  \n" * 40,
     ],
-    ids=range(13),
+    ids=range(15),
 )
 def test_hostile_documents_are_answered_soon(text: str) -> None:
     start = time.process_time()
