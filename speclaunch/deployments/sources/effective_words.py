@@ -140,6 +140,8 @@ def _of_fields(found: EffectiveWords, catalogue: Catalogue) -> tuple[Word, ...]:
                 remaining.append(replace(word, text=argument.flag))
         elif not word.evaluated and (before is None or words[index - 1] in found.elided):
             found.elided.append(word)
+        elif word.text.startswith("--") and word.evaluated:  # a field has no abbreviations
+            remaining.append(replace(word, text=f"--{name_of(word.text)}"))
         else:
             remaining.append(word)
     return tuple(remaining)

@@ -122,7 +122,7 @@ NEGATED = "--no-sglang-"
 _MISNEGATED = f"{PREFIX}no-"
 
 _OWN = lazy(
-    r"--sglang-(?:router-[a-z-]+|server-concurrency|config)(?:=|\Z)"
+    r"--sglang-(?:router-[a-z-]+|server-concurrency|config|hf-checkpoint)(?:=|\Z)"
     r"|--no-sglang-lora-use-virtual-experts\Z"
 )
 """Pattern of the trainer's own options that have the prefix of engine arguments.
@@ -132,7 +132,8 @@ slime has `router-ip`, `router-port`, `router-request-timeout-secs`, `server-con
 `router-policy` (miles at 31f1ca9, miles/backends/sglang_utils/arguments.py). No release of SGLang
 has a server argument `--router-…`: every option with that prefix is the router's.
 `--no-sglang-lora-use-virtual-experts` is miles' own option: the engine's argument has no negation
-(miles at 31f1ca9, miles/utils/arguments.py).
+(miles at 31f1ca9, miles/utils/arguments.py). Relax has `hf-checkpoint`, which its engines serve
+instead of `--hf-checkpoint` (ModelConfig.resolve).
 """
 _ROLLOUT = lazy(
     r"--(?:rollout-num-gpus|rollout-num-gpus-per-engine|rollout-num-gpus-per-node|hf-checkpoint"
@@ -215,6 +216,8 @@ def read_options(words: Sequence[Field], *, fragment: bool = False) -> SlimeRead
         else:
             why = head.unknown or "a slime-only option"
             dropped.append(Dropped(option_text, head.place, why))
+    if (served := extras.pop(f"{PREFIX}hf-checkpoint", None)) is not None:
+        extras[MODEL] = served
     place = next((w.place for w in words if is_engines(w.text)), words[0].place)
     kind = InvocationKind.SLIME
     found = Invocation(kind, tuple(server), place, dropped=tuple(dropped), extras=extras)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from speclaunch.deployments.sources.effective_words import EffectiveWords, effective, followed
-from speclaunch.deployments.sources.files import read_file, read_shell
+from speclaunch.deployments.sources.files import read_file, read_shell, read_text
 from speclaunch.deployments.sources.interface import Invocation
 from speclaunch.deployments.sources.requests import from_invocation
 from speclaunch.engine.plan.request import Request
@@ -206,3 +206,10 @@ def test_a_value_behind_an_unknown_flag_is_no_stray() -> None:
         (found,) = read_shell(f"python3 -m sglang.launch_server {words}\n", "x.sh").invocations
         kept = effective(found, load("0.5.23")).words
         assert [word.text for word in kept] == ["--tp", "8"], words
+
+
+def test_a_field_of_the_engine_is_no_abbreviation() -> None:
+    text = "import sglang as sgl\nsgl.Engine(model_path='m', return_hidden_states=True)\n"
+    (found,) = read_text(text, "x.py").invocations
+    words = effective(found, load("0.5.23")).words
+    assert [word.text for word in words] == ["--model-path", "m", "--return_hidden_states"]

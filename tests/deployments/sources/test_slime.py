@@ -173,6 +173,13 @@ def test_the_trainers_own_options_are_no_server_arguments() -> None:
     assert {option.split()[0].partition("=")[0] for option in own} <= set(found.extras)
 
 
+def test_the_checkpoint_that_the_engines_of_relax_serve() -> None:
+    text = "python3 train.py --sglang-hf-checkpoint /a --hf-checkpoint /b --sglang-dp-size 2\n"
+    found = shell(text)
+    assert texts(found) == ["--dp-size", "2"]
+    assert found.extras["--hf-checkpoint"].text == "/a"
+
+
 def test_arguments_of_the_engines_for_evaluation_are_said_not_to_be_judged() -> None:
     found = shell(
         "ARGS=(\n  --sglang-tp-size 2\n  --eval-sglang-mem-fraction-static 0.9\n"
