@@ -43,7 +43,7 @@ from speclaunch.deployments.sources.source_text import (
     joined,
 )
 
-_VARIABLE = lazy(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Z_][A-Z0-9_]*)\b)")
+_VARIABLE = lazy(r"\$(?:\{([A-Za-z_][\w.:-]*)\}|([A-Z_][A-Z0-9_]*)\b)")
 _COMMENT = lazy(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
 
 Env = dict[str, Field]
@@ -127,7 +127,9 @@ class Collected(ReadingBuilder):
         if isinstance(node, yaml.ScalarNode) and SERVER.search(str(node.value)):
             self._run(nodes.source(node, self.document), ShellScope(), context)
 
-    def lines(self, lines: Sequence[yaml.ScalarNode], env: Env, passed: Env) -> None:
+    def lines(
+        self, lines: Sequence[yaml.ScalarNode], env: Env, passed: Env, set_env: Env | None = None
+    ) -> None:
         """Read texts that one shell, whose caller sets the variables `passed`, runs in sequence."""
         if not any(SERVER.search(str(line.value)) for line in lines):
             return
@@ -136,12 +138,16 @@ class Collected(ReadingBuilder):
             source = nodes.source(line, self.document)
             self.document.spend(6 + len(source.text) // 20)
             script.put(source.text + "\n", map(source.offset, range(len(source.text) + 1)))
-        self.run_script(script.source(), env, passed)
+        self.run_script(script.source(), env, passed, set_env)
 
-    def run_script(self, source: SourceText, env: Env, passed: Env) -> None:
-        """Read a script whose caller sets the variables `passed`."""
+    def run_script(
+        self, source: SourceText, env: Env, passed: Env, set_env: Env | None = None
+    ) -> None:
+        """Read a script whose caller sets the variables `passed`; `set_env`: see `command`."""
         context = CommandContext(base=_environment(env, passed, "caller"))
-        self._run(source, _scope(env, frozenset(passed), None), context)
+        seen, first = set_env or {}, len(self.invocations)
+        self._run(source, _scope({**seen, **env}, frozenset(passed), None), context)
+        self._forget(first, seen.keys() - env.keys())
 
     def _run(self, source: SourceText, scope: ShellScope, context: CommandContext) -> None:
         with self.tolerant():

@@ -546,10 +546,10 @@ class ScriptReader(ReadingBuilder):
             held.append((value.span, fields))
 
     def _unused_arrays(self) -> None:
-        used = {word.place for found in self.invocations for word in found.words}
+        used = {w.place for x in self.invocations for w in (*x.words, *x.extras.values())}
         for held in self._slime.values():
             for span, fields in held:
-                if any(field.place in used for field in fields if field.text.startswith("--sg")):
+                if any(field.place in used for field in fields):
                     continue
                 reading = slime.read_options(fields, fragment=True)
                 env = environment(self.scope, {}, Wrapping(), self.context)

@@ -8,12 +8,14 @@ patch"; the merge keys are from the API's types). Without `lists` it applies the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 import yaml
 from msgspec.structs import replace
 
-from speclaunch.core import InputError, Place
+from speclaunch.core import InputError, Place, lazy
 from speclaunch.deployments.recipe.source import compose_nodes, yaml_problem
 from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.source_text import Document, SourceText, WordPiece
@@ -37,11 +39,22 @@ class StringDocument(Document):
         """Ignore a comment, because no shell reads the file."""
 
 
+_ANY = lazy(r"[^\n]")
+_JSON_COMMENT = lazy(r"(\"(?:[^\"\\\n]|\\.)*\")|//[^\n]*|/\*.*?\*/|\t", re.DOTALL)
+
+
 def load(document: Document) -> list[yaml.Node]:
-    """Return the documents of a YAML file. Raise InputError if it is invalid or too large."""
+    """Return the documents of a YAML file, or of JSON, which may have comments and tabs.
+
+    Raise InputError if it is invalid or too large.
+    """
     try:
         return compose_nodes(document.text)
     except yaml.YAMLError as error:
+        if document.text.lstrip().startswith(("{", "[", "//", "/*")):
+            text = _JSON_COMMENT.sub(lambda m: m[1] or _ANY.sub(" ", m[0]), document.text)
+            with suppress(yaml.YAMLError):
+                return compose_nodes(text)
         problem = yaml_problem(error, document.shown, document.text)
         if problem.place is not None and document.lines_above:
             line = problem.place.line + document.lines_above

@@ -1,19 +1,22 @@
 """Read YAML that may contain server commands: choose the reader, and read Compose and tasks.
 
-Tasks are all other YAML with commands: dstack and SkyPilot tasks, CI jobs, playbooks, chart
-values. A string is a script. A list below `commands`, `script` and similar keys is a script with
+Tasks are all other YAML and JSON with commands: dstack and SkyPilot tasks, CI jobs, playbooks,
+chart values, the containers of cloud services. The case of keys does not matter. A string is a
+script. A list below `commands`, `script` and similar keys is a script with
 one line per item. A list of tokens is a command. Sibling and parent keys set the environment, the
-image and the GPUs.
+image and the GPUs. SkyPilot and dstack set variables from the `resources`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import yaml
 from msgspec import Struct
+from msgspec.structs import replace
 
 from speclaunch.core import lazy
 from speclaunch.deployments.sources import containers, nodes, sglang_yaml, srt_slurm
@@ -26,7 +29,6 @@ from speclaunch.deployments.sources.containers import (
     image_program,
     interpolated,
     left_out,
-    listed,
     substituted,
     text_at,
 )
@@ -40,7 +42,7 @@ from speclaunch.deployments.sources.interface import (
     Reading,
     Word,
 )
-from speclaunch.deployments.sources.source_text import Document, SourceBuilder
+from speclaunch.deployments.sources.source_text import Document, SourceBuilder, WordPiece
 from speclaunch.deployments.sources.wrappers import declared
 
 
@@ -72,7 +74,9 @@ def read_yaml_document(
         reading = containers.read_kubernetes(roots, document)
         is_known = reading.invocations or any("apiVersion" in nodes.entries(r) for r in roots)
         return reading if is_known else read_tasks(roots, document, read_document)
-    if isinstance(nodes.entries(roots[0]).get("services"), yaml.MappingNode):
+    keys = nodes.entries(roots[0])
+    is_akash = "services" in keys and {"profiles", "deployment"} <= keys.keys()
+    if isinstance(keys.get("services"), yaml.MappingNode) and not is_akash:
         return read_compose(roots[0], document)
     if any(srt_slurm.looks_like(root) for root in roots):
         return srt_slurm.read_recipes(roots, document)
@@ -162,13 +166,20 @@ def _compose_environment(node: yaml.Node | None, document: Document) -> tuple[En
 
 # -- tasks
 
-_ENVIRONMENTS = ("variables", "environment", "env", "envs")
+_ENVIRONMENTS = (
+    *("variables", "environment", "env", "envs"),
+    *("environmentvariables", "environment_variables", "containerenv"),
+)
 _SCRIPTS = frozenset(
     {"commands", "script", "before_script", "after_script", "run", "setup", "cmds", "steps"}
 )
 """Keys of lists whose items one shell runs in sequence."""
-_WORDS = ("entrypoint", "command", "cmd", "args", "extraArgs", "argv")
-"""Keys of token lists that together form one command, in this order."""
+_WORDS = (
+    *("dockerentrypoint", "entrypoint", "module", "command", "dockerstartcmd"),
+    *("cmd", "args", "extraargs", "argv"),
+)
+"""Keys of token lists that together form one command, in this order; `module` is for `-m`."""
+_IMAGES = ("image", "container", "image_id", "imagename", "imageuri", "base_image")
 _MODEL = frozenset({"--model-path", "--model"})
 _IMAGE = lazy(r"(?:^|/)sglang\b")
 _PROGRAM = "a template adds the program, and may add arguments"
@@ -183,6 +194,10 @@ _KEY = lazy(r"(?<![$\w])\{([a-z]\w*)\}")
 """Pattern of a reference to a key of `defaults` in a sparkrun command."""
 _SEVERAL = frozenset({"nodes", "num_nodes"})
 """Keys that set the machine count. With them, GPU counts are per machine."""
+_COUNT = lazy(r"(?<![^:])\d+(?![^:])")
+"""Pattern of the count in GPUs like `H100:8` or `8:H100`, not of a range."""
+_SET = "the GPUs and nodes of this file, which the launch may change"
+_FILLED_IN = "the platform fills it in"
 
 
 class TaskContext(Struct, frozen=True):
@@ -192,6 +207,8 @@ class TaskContext(Struct, frozen=True):
     passed: tuple[tuple[str, Field], ...] = ()
     image: str | None = None
     hardware: str | None = None
+    counts: tuple[tuple[str, Field], ...] = ()
+    """Variables that the platform sets."""
 
 
 def read_tasks(
@@ -216,10 +233,11 @@ def read_tasks(
             seen.add(id(node))
             document.spend()
             if isinstance(node, yaml.MappingNode):
-                keys = nodes.entries(node)
+                named = nodes.entries(node).items()
+                keys = {name.lower(): value for name, value in named}
                 context = _inside(keys, context, document)
                 done = _command(keys, context, reading) | _template(keys, context, reading)
-                left = [(value, name, context) for name, value in keys.items() if name not in done]
+                left = [(v, name.lower(), context) for name, v in named if name.lower() not in done]
                 waiting += reversed(left)
             elif isinstance(node, yaml.SequenceNode):
                 rest = reversed(_list(node, key, context, reading))
@@ -237,6 +255,7 @@ def _command(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Colle
         node = keys[name]
         if isinstance(node, yaml.ScalarNode) and not words and "\n" in str(node.value).strip():
             return set()  # a script
+        words += [text_at("-m", node, reading.document)] if name == "module" else []
         words += _task_words(node, reading.document)
     if not any(isinstance(keys[name], yaml.SequenceNode) for name in parts):
         return set()
@@ -323,12 +342,23 @@ def _script(lines: Sequence[yaml.Node], context: TaskContext, reading: Collected
             reading.add(reading.read_document(part))
     elif any(SERVER.search(str(line.value)) for line in texts):
         with reading.within(context.image, context.hardware):
-            reading.lines(texts, dict(context.env), dict(context.passed))
+            reading.lines(texts, dict(context.env), dict(context.passed), dict(context.counts))
 
 
 def _task_words(node: yaml.Node, document: Document) -> list[Field]:
-    scalars = (item for item in listed(node) if isinstance(item, yaml.ScalarNode))
-    return [substituted(nodes.source(item, document), {}) for item in scalars]
+    if isinstance(node, yaml.ScalarNode):
+        return split(substituted(nodes.source(node, document), {}).pieces)
+    return [_task_word(item, document) for item in nodes.items(node)]
+
+
+def _task_word(item: yaml.Node, document: Document) -> Field:
+    """Return an item of a command, unknown if it is a function such as CloudFormation's `!Ref`."""
+    field = text_at("*", item, document)
+    if isinstance(item, yaml.ScalarNode):
+        field = substituted(nodes.source(item, document), {})
+        if not item.tag.startswith("!"):
+            return field
+    return Field(tuple(replace(piece, unknown=_FILLED_IN) for piece in field.pieces))
 
 
 def _inside(keys: Mapping[str, yaml.Node], context: TaskContext, document: Document) -> TaskContext:
@@ -343,7 +373,30 @@ def _inside(keys: Mapping[str, yaml.Node], context: TaskContext, document: Docum
     hardware = _hardware(keys.get("resources")) or context.hardware
     if keys.keys() & _SEVERAL:
         hardware = None
-    return TaskContext(tuple(env.items()), tuple(passed.items()), image, hardware)
+    counts = dict(context.counts) | dict(_counts(keys, document))
+    both = tuple(env.items()), tuple(passed.items())
+    return TaskContext(*both, image, hardware, tuple(counts.items()))
+
+
+def _counts(keys: Mapping[str, yaml.Node], document: Document) -> Iterator[tuple[str, Field]]:
+    """Yield the variables that SkyPilot and dstack set from the keys of a task.
+
+    Sources: SkyPilot, "Environment variables"; dstack, "System environment variables".
+    """
+    gpus = _gpus(keys.get("resources"))
+    if isinstance(gpus, yaml.MappingNode):
+        inner = nodes.entries(gpus)
+        gpus = inner.get("count", next(iter(inner.values())) if len(inner) == 1 else None)
+    per_node = ["SKYPILOT_NUM_GPUS_PER_NODE", "DSTACK_GPUS_PER_NODE"]
+    per_node += [] if "nodes" in keys else ["DSTACK_GPUS_NUM"]
+    machines = keys.get("num_nodes", keys.get("nodes"))
+    for names, node in ((per_node, gpus), (("SKYPILOT_NUM_NODES", "DSTACK_NODES_NUM"), machines)):
+        if not isinstance(node, yaml.ScalarNode):
+            continue
+        for count in islice(_COUNT.finditer(str(node.value)), 1):
+            source = nodes.source(node, document)
+            piece = WordPiece(count[0], source, count.start(), quoted=True, note=_SET)
+            yield from ((name, Field((piece,))) for name in names)
 
 
 def _variables(node: yaml.Node | None, document: Document) -> Iterator[tuple[str, Field]]:
@@ -360,8 +413,8 @@ def _variables(node: yaml.Node | None, document: Document) -> Iterator[tuple[str
             rest = source.part(len(name) + 1, len(source.text))
             yield name, substituted(rest, {}) if equals else _nothing(item, document)
             continue
-        entry = nodes.entries(item)
-        found, entry_value = nodes.text(entry.get("name")), entry.get("value")
+        entry = {key.lower(): value for key, value in nodes.entries(item).items()}
+        found, entry_value = nodes.text(entry.get("name", entry.get("key"))), entry.get("value")
         if found is not None and isinstance(entry_value, yaml.ScalarNode):
             yield found, nodes.field(entry_value, document)
 
@@ -372,7 +425,7 @@ def _nothing(node: yaml.ScalarNode, document: Document) -> Field:
 
 
 def _task_image(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
-    for name in ("image", "container", "image_id"):
+    for name in _IMAGES:
         node = keys.get(name)
         if isinstance(node, yaml.MappingNode):
             inner = nodes.entries(node)
@@ -386,10 +439,14 @@ def _task_image(keys: Mapping[str, yaml.Node], document: Document) -> str | None
     return _task_image(resources, document) if "image_id" in resources else None
 
 
+def _gpus(resources: yaml.Node | None) -> yaml.Node | None:
+    keys = nodes.entries(resources)
+    return keys.get("accelerators", keys.get("accelerator", keys.get("gpu")))
+
+
 def _hardware(resources: yaml.Node | None) -> str | None:
     """Return `--hardware` for GPUs in `resources` (`gpu: H100:8`, `accelerators: …`), or None."""
-    keys = nodes.entries(resources)
-    node = keys.get("accelerators", keys.get("gpu"))
+    node = _gpus(resources)
     gpus = nodes.text(node)
     if isinstance(node, yaml.MappingNode):
         inner = nodes.entries(node)

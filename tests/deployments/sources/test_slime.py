@@ -174,8 +174,8 @@ def test_the_trainers_own_options_are_no_server_arguments() -> None:
 
 
 def test_the_checkpoint_that_the_engines_of_relax_serve() -> None:
-    text = "python3 train.py --sglang-hf-checkpoint /a --hf-checkpoint /b --sglang-dp-size 2\n"
-    found = shell(text)
+    arrays = "A=(--sglang-hf-checkpoint /a --hf-checkpoint /b)\nB=(--sglang-dp-size 2)\n"
+    found = shell(f"{arrays}python3 train.py ${{A[@]}} ${{B[@]}}\n")
     assert texts(found) == ["--dp-size", "2"]
     assert found.extras["--hf-checkpoint"].text == "/a"
 

@@ -48,9 +48,10 @@ run: |
 
 def test_a_service_of_dstack() -> None:
     found = only(read_yaml(DSTACK, ".dstack.yml"))
-    assert texts(found) == ["--model-path", "org/m", "--tp", "$DSTACK_GPUS_NUM", "--port", "8000"]
-    assert [word.evaluated for word in found.words] == [True, True, True, False, True, True]
-    assert [at(word) for word in found.words[:2]] == [(12, 7), (5, 14)]
+    assert texts(found) == ["--model-path", "org/m", "--tp", "8", "--port", "8000"]
+    assert [at(word) for word in found.words[:4]] == [(12, 7), (5, 14), (13, 7), (17, 13)]
+    assert found.words[3].why and not found.words[2].why
+    assert "DSTACK_GPUS_NUM" not in found.env
     assert (found.image, found.hardware) == ("lmsysorg/sglang:v0.5.8", "h200:8")
     assert env(found)["SGLANG_X"] == "1"
     assert not found.env["HF_TOKEN"].evaluated
@@ -58,7 +59,7 @@ def test_a_service_of_dstack() -> None:
 
 def test_a_task_of_skypilot() -> None:
     found = only(read_yaml(SKYPILOT, "sky.yaml"))
-    assert texts(found)[:3] == ["--model-path", "org/m", "--tp"]
+    assert texts(found)[:4] == ["--model-path", "org/m", "--tp", "8"]
     assert at(found.words[0]) == (12, 34)
     assert (found.image, found.hardware) == ("lmsysorg/sglang:v0.5.8", "h100:8")
     assert not found.words[-1].evaluated
@@ -142,7 +143,86 @@ def test_declared_gpus(said: str, known: str | None) -> None:
 
 
 def test_several_machines_have_no_number_of_gpus() -> None:
-    assert only(read_yaml(DSTACK + "nodes: 2\n", "x.yml")).hardware is None
+    found = only(read_yaml(DSTACK + "nodes: 2\n", "x.yml"))
+    assert found.hardware is None
+    assert not found.words[3].evaluated
+
+
+@rows(
+    "resources, known",
+    [
+        ("{accelerators: {H100: 8}}\nnum_nodes: 2", ["8", "2"]),
+        ("{gpu: 8:H100}\nnodes: 2", ["8", "2"]),
+        ("{gpu: {name: H100, count: 4}}", ["4"]),
+        ("{gpu: 24GB:1..2}", []),
+        ("{accelerators: [H100:8, A100:8]}", []),
+        ("{accelerators: {H100: 8, A100: 4}}", []),
+        ("{accelerators: H100}", []),
+    ],
+)
+def test_variables_of_the_platform(resources: str, known: list[str]) -> None:
+    run = "sglang serve m --tp $SKYPILOT_NUM_GPUS_PER_NODE --nnodes $SKYPILOT_NUM_NODES"
+    found = only(read_yaml(f"run: {run}\nresources: {resources}\n", "x.yaml"))
+    assert [word.text for word in found.words[2::2] if word.evaluated] == known
+
+
+AKASH = """\
+version: "2.0"
+services:
+  s:
+    image: lmsysorg/sglang:v0.5.8
+    env: [TP=8]
+    command: [bash, -c]
+    args: ["python3 -m sglang.launch_server --model-path org/m --tp $TP"]
+profiles: {}
+deployment: {}
+"""
+RUNPOD = """\
+{"imageName": "lmsysorg/sglang:v0.5.8", "env": [{"key": "A", "value": "b"}],
+ "dockerEntrypoint": ["python3", "-m", "sglang.launch_server"],
+ "dockerStartCmd": ["--model-path", "org/m", "--tp", "8"]}
+"""
+ECS = """\
+{"containerDefinitions": [{"image": "lmsysorg/sglang:v0.5.8", "entryPoint": ["python3", "-m"],
+  "command": ["sglang.launch_server", "--model-path", "org/m", "--tp", "8"]}]}
+"""
+CLOUD_FORMATION = """\
+ContainerDefinitions:
+  - Image: lmsysorg/sglang:v0.5.8
+    Command: [python3, -m, sglang.launch_server, --model-path, org/m, --tp, "8",
+      --port, !Ref Port, --host, {Ref: Host}]
+    Environment: [{Name: A, Value: b}]
+"""
+SALAD = """\
+{"container": {"image": "lmsysorg/sglang:v0.5.8",
+  "command": ["sh", "-c", "python3 -m sglang.launch_server --model-path $M --tp ${TP}"],
+  "environmentVariables": {"M": "org/m", "TP": "8"}}}
+"""
+TRUSS = """\
+base_image: {image: "lmsysorg/sglang:v0.5.8"}
+docker_server:
+  start_command: sh -c "python3 -m sglang.launch_server --model-path org/m --tp 8"
+"""
+LAUNCH = """\
+{ // of VS Code
+\t"container": "lmsysorg/sglang:v0.5.8", "url": "http://x", /* more
+\tlines */
+\t"configurations": [{"module": "sglang.launch_server",
+\t\t"args": ["--model-path", "org/m", "--tp", "8",]},]
+}
+"""
+LAUNCHED = """\
+{"image": "lmsysorg/sglang:v0.5.8", "command": "python3 -m sglang.launch_server",
+ "args": ["--model-path", "org/m", "--tp", "8"]}
+"""
+
+
+@rows("text", [AKASH, RUNPOD, ECS, CLOUD_FORMATION, SALAD, TRUSS, LAUNCH, LAUNCHED])
+def test_containers_of_platforms(text: str) -> None:
+    found = only(read_yaml(text, "x.json"))
+    assert texts(found)[:4] == ["--model-path", "org/m", "--tp", "8"]
+    assert found.image == "lmsysorg/sglang:v0.5.8"
+    assert all(not word.evaluated for word in found.words[5::2])
 
 
 def test_prose_is_no_script() -> None:
