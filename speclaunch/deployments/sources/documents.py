@@ -144,7 +144,7 @@ _TEXTS = (
 _KINDS = {
     **dict.fromkeys(("bash", "sh", "shell", "zsh"), BlockKind.SCRIPT),
     **dict.fromkeys((*_TEXTS, *_SESSIONS), BlockKind.TEXT),
-    **dict.fromkeys(("yaml", "yml"), BlockKind.YAML),
+    **dict.fromkeys(("yaml", "yml", "json", "jsonc"), BlockKind.YAML),
     **dict.fromkeys(("python", "py", "python3"), BlockKind.PYTHON),
     **dict.fromkeys(("dockerfile", "docker", "containerfile"), BlockKind.DOCKERFILE),
 }
@@ -326,7 +326,9 @@ _SENTENCE = frozenset(
 )  # fmt: skip
 """Words that are never argument values. A line that contains one is a sentence."""
 _DOCKERFILE = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:ARG[ \t]+\S+\s+)*FROM[ \t]+\S+")
-_YAML_START = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|(?:apiVersion|kind|services|version):)")
+_YAML_START = lazy(
+    r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|\{\s|(?:apiVersion|kind|services|version):)"
+)
 
 
 def read_markdown(document: Document) -> Reading:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -33,7 +34,7 @@ from speclaunch.deployments.sources.source_text import (
     template_of,
 )
 
-_NOT_OURS = frozenset({".toml", ".ini", ".cfg", ".rs", ".go", ".ts", ".js"})
+_NOT_OURS = frozenset({".toml", ".ini", ".cfg", ".rs", ".go", ".ts", ".js", ".jsonl"})
 _NIX = ".nix"
 _ADDED = "the expression may add more"
 _SCRIPTS = frozenset({".sh", ".bash", ".slurm", ".sbatch"})
@@ -111,12 +112,15 @@ def read_shell(text: str, shown: str) -> Reading:
 
 
 def _of_nix(reading: Reading) -> Reading:
-    """Return the commands in a Nix expression's scripts. Nix may add arguments to each."""
+    """Return the commands in a Nix expression's scripts and lists. Nix may add arguments."""
     return Reading(
         tuple(
             replace(
                 found,
-                words=(Word("*", found.place, evaluated=False, why=_ADDED), *found.words),
+                words=(
+                    Word("*", found.place, evaluated=False, why=_ADDED),
+                    *takewhile(lambda word: word.text != "]", found.words),
+                ),
                 read_only="it is a Nix expression",
             )
             for found in reading.invocations

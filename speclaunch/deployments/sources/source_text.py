@@ -470,7 +470,7 @@ _NAME = r"<[^\W_](?:[^<>\n$`\"\\]{0,78}[^<>\s$`\"\\])?(?:(?<!\s\d)>|>(?=\s|\Z))"
 _ANGLE = lazy(rf"{_NAME}(?![&>|])")
 _ANGLE_ENDS = lazy(r"[\s\"';)\\]|/<|\Z")
 """Pattern of the text that may follow `<name>` in a script; `<in>out` is a redirection."""
-_BRACES = lazy(r"\{\{-?[ \t]*[^\W\d](?:(?!\.\.)[^{},\n])*\}\}")
+_BRACES = lazy(r"\{\{-?[ \t]*[.$]?[^\W\d](?:(?!\.\.)[^{},\n])*\}\}")
 _LINK = lazy(r"\[([^\[\]\n]+)\]\([^()\s]*\)")
 _BRACKETS = lazy(r"\[[^\W\d_][^\[\]\n\"'=,]{0,78}\]")
 _BRACE = lazy(r"\{[^\W\d_][^{}\n\"'=,.;$]{0,78}\}")

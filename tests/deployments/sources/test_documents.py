@@ -448,3 +448,14 @@ def test_exported_variables_hold_for_later_blocks(case: str) -> None:
     found = read_text(text, "x.md").invocations[-1]
     words = texts(found)
     assert (words[words.index("--tp") + 1], "SGLANG_X" in found.env) == (size, is_set)
+
+
+@rows("fence", ["json", "jsonc", ""])
+def test_launch_json_of_vs_code(fence: str) -> None:
+    text = """{
+  // Debug
+  "configurations": [{"module": "sglang.launch_server", "args": ["--model-path", "org/m"],}],
+}"""
+    found = only(read_markdown(f"# Debug\n```{fence}\n{text}\n```\n", "x.md"))
+    assert texts(found) == ["--model-path", "org/m"]
+    assert found.words[1].place.line == 5

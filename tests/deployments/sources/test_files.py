@@ -162,6 +162,15 @@ INFO ready
     assert problem.place.line == 30
 
 
+def test_a_list_of_nix_ends_with_its_bracket() -> None:
+    text = 'cmd = [ "python3" "-m" "sglang.launch_server" "--model-path" "org/m" ];\n'
+    assert texts(only(read_text(text, "x.nix"))) == ["*", "--model-path", "org/m"]
+
+
+def test_lines_of_json_are_data() -> None:
+    assert not read_text('{"cmd": "sglang serve m --tp 2"}\n', "x.jsonl").invocations
+
+
 def test_a_nix_expression_is_read_where_it_holds_a_script(tmp_path: Path) -> None:
     """A list of words is none: nothing is said of it but that it was not read."""
     script = "{ x }: { script = ''\n  ${x}/bin/python -m sglang.launch_server --tp 2\n''; }\n"

@@ -118,6 +118,13 @@ def test_other_forms(text: str, words: list[str]) -> None:
     assert [" ".join(texts(one)) for one in found] == words
 
 
+def test_marks_of_go_templates_are_no_values() -> None:
+    text = "tasks: {a: {cmds: [\"sglang serve {{.M}} --tp {{ $x }} --port '{{ .P }}'\"]}}\n"
+    assert [word.evaluated for word in only(read_yaml(text, "Taskfile.yml")).words] == [
+        False, True, False, True, False
+    ]  # fmt: skip
+
+
 def test_the_image_of_values() -> None:
     assert only(read_yaml(VALUES, "values.yaml")).image == "lmsysorg/sglang:v0.5.8"
     assert only(read_yaml(GITLAB, "x.yml")).image == "lmsysorg/sglang:v0.5.8"
