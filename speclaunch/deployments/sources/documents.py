@@ -130,6 +130,7 @@ _QUOTED = lazy(r"^[ \t]*>+", re.MULTILINE)
 _MENTIONS = lazy(
     rf"sglang|--speculative-|{VLLM}"
     r"|\b(?:docker|podman|nerdctl|install|export|unset|exit|ssh|kubectl|conda|git)\b"
+    r"|(?m:^[ \t]*[A-Za-z_]\w*=\S)"
 )
 """Pattern of text that may contain a server command, or prepare a shell for one."""
 
@@ -319,6 +320,7 @@ def _without_prompts(text: str) -> str:
     return _PROMPT.sub(lambda match: " " * len(match[0]), text)
 
 
+_SAME_SHELL = "another block sets it, in the same shell"
 _SHORTENED = "an ellipsis: the document shows only part of the command"
 _SENTENCE = frozenset(
     ["to", "and", "the", "with", "for", "is", "are", "on", "in", "or", "of", "a", "an", "this",
@@ -440,6 +442,7 @@ class _BlockReader(ScriptReader):
         context = CommandContext(image=self.shells.image(section))
         super().__init__(script, ShellScope(dict(self.known)), context)
         self.at = section, len(above.invocations)
+        self.is_shell = block.kind is BlockKind.SCRIPT and "#!" not in script.source.text[:9]
         first_line = section[-1][1] if section else 0
         self.is_variant = any(found.place.line > first_line for found in above.invocations[-1:])
 
@@ -448,10 +451,11 @@ class _BlockReader(ScriptReader):
         for name in self.known.keys() - self.scope.variables.keys():
             variables.pop(name, None)
         for name, value in self.scope.variables.items():
-            if value.exported and value is not self.known.get(name):
+            if value is not self.known.get(name) and (value.exported or self.is_shell):
                 is_again = variables.get(name, (None, value))[0] == self.at
                 later = Value(value.span, why="several blocks set it") if is_again else value
-                holds = not (reading.invocations or self.is_variant)
+                holds = value.exported and not (reading.invocations or self.is_variant)
+                later = later if value.exported else later.noted(_SAME_SHELL)
                 variables[name] = self.at, replace(later, exported=holds)
         return reading
 

@@ -433,7 +433,15 @@ EARLIER_VARIABLES = {
     "several in other sections": (f"## A\n{SET_3}## B\n{SET}## C\n{USE}", "$TP", False),
     "another below": (f"## A\n{SET}## B\n{USE}{SET_3}", "$TP", False),
     "a placeholder": (SET.replace("=2", "=<size>") + USE, "<size>", True),
-    "not exported": (SET.replace("export ", "") + USE, "$TP", False),
+    "not exported": (SET.replace("export ", "") + USE, "2", False),
+    "only a variable": ("```bash\nTP=2\n```\n" + USE, "2", False),
+    "in the file of a script": ("```bash\n#!/bin/sh\nTP=2\n```\n" + USE, "$TP", False),
+    "in a text": ("```\nTP=2\n```\n" + USE, "$TP", False),
+    "not exported, and another below": (
+        f"## A\n```sh\nTP=2\n```\n## B\n{USE}{SET_3}",
+        "$TP",
+        False,
+    ),
     "removed": (f"{SET}```bash\nunset SGLANG_X\n```\n{USE}", "2", False),
     "after an installation": (f"```\npip install sglang\n```\n{SET}{USE}", "2", True),
     "in a container": (SET + OPENED + USE, "$TP", False),
@@ -447,6 +455,8 @@ def test_exported_variables_hold_for_later_blocks(case: str) -> None:
     text, size, is_set = EARLIER_VARIABLES[case]
     found = read_text(text, "x.md").invocations[-1]
     words = texts(found)
+    word = found.words[words.index("--tp") + 1]
+    assert not word.evaluated or bool(word.why) == ("export TP" not in text)
     assert (words[words.index("--tp") + 1], "SGLANG_X" in found.env) == (size, is_set)
 
 
