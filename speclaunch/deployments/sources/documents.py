@@ -46,6 +46,7 @@ from speclaunch.deployments.sources.source_text import (
     joined,
     starts_a_program,
 )
+from speclaunch.deployments.sources.units import LANGUAGES, in_shell
 from speclaunch.deployments.sources.wrappers import ELSEWHERE, DocumentShells
 
 
@@ -138,9 +139,8 @@ _IMPORTS = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n){0,50}(?:import[ \t]+\w|from[ \t]+[\w.
 """Pattern of a Python program's beginning, in a block that declares a shell or no language."""
 _SESSIONS = frozenset({"console", "shell-session", "shellsession", "sh-session", "bash-session"})
 _TEXTS = (
-    *("", "terminal", "text", "txt", "plain", "plaintext", "none"),
-    *("cmd", "command", "commandline", "output"),
-    *("ini", "systemd", "service", "conf"),
+    *("", "terminal", "text", "txt", "plain", "plaintext", "none", "cmd", "command"),
+    *("commandline", "output", "ini", "systemd", "service", "conf", *LANGUAGES),
 )
 _KINDS = {
     **dict.fromkeys(("bash", "sh", "shell", "zsh"), BlockKind.SCRIPT),
@@ -233,7 +233,7 @@ class _Lines:
         if kind in (BlockKind.SCRIPT, BlockKind.TEXT):
             text = _without_prompts(text) if language in _SESSIONS or _PROMPT.match(text) else text
         if kind is not None:
-            yield Block(kind, SourceText(self.document, text, start))
+            yield Block(kind, in_shell(SourceText(self.document, text, start), language))
 
     def _directive(self, directive: re.Match[str], end: int) -> Iterator[Block]:
         """Yield the indented text below a reStructuredText directive, without its options."""

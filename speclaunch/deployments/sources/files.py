@@ -34,7 +34,9 @@ from speclaunch.deployments.sources.source_text import (
     template_of,
 )
 
-_NOT_OURS = frozenset({".toml", ".ini", ".cfg", ".rs", ".go", ".ts", ".js", ".jsonl"})
+_NOT_OURS = frozenset(
+    {".toml", ".ini", ".cfg", ".rs", ".go", ".ts", ".js", ".jsonl", ".bat", ".cmd"}
+)
 _NIX = ".nix"
 _ADDED = "the expression may add more"
 _SCRIPTS = frozenset({".sh", ".bash", ".slurm", ".sbatch"})
@@ -97,6 +99,8 @@ def read_shell(text: str, shown: str) -> Reading:
     document = _document(text, shown, lenient=is_template(shown))
     if shown.endswith(_NIX):
         return _of_nix(run(document.source()))
+    if shown.lower().endswith(".ps1") or ("[program:" in text and shown.endswith(".conf")):
+        return _of_another(document)
     if document.lenient or not _is_script(text, shown):
         return _together(run(document.source()), document)
     scope = ShellScope()
@@ -111,22 +115,23 @@ def read_shell(text: str, shown: str) -> Reading:
     return replace(reading, misread=(carriage, *reading.misread))
 
 
+def _of_another(document: Document) -> Reading:
+    """Return the commands in a PowerShell script or a supervisord file."""
+    from speclaunch.deployments.sources import units  # noqa: PLC0415  few files are
+
+    language = "supervisord" if document.shown.endswith(".conf") else "powershell"
+    found = run(units.in_shell(document.source(), language)).invocations
+    return Reading(tuple(replace(x, read_only="it is not a shell script") for x in found))
+
+
 def _of_nix(reading: Reading) -> Reading:
     """Return the commands in a Nix expression's scripts and lists. Nix may add arguments."""
-    return Reading(
-        tuple(
-            replace(
-                found,
-                words=(
-                    Word("*", found.place, evaluated=False, why=_ADDED),
-                    *takewhile(lambda word: word.text != "]", found.words),
-                ),
-                read_only="it is a Nix expression",
-            )
-            for found in reading.invocations
-            if found.words
-        )
-    )
+    servers = []
+    for found in filter(lambda found: found.words, reading.invocations):
+        more = Word("*", found.place, evaluated=False, why=_ADDED)
+        words = (more, *takewhile(lambda word: word.text != "]", found.words))
+        servers.append(replace(found, words=words, read_only="it is a Nix expression"))
+    return Reading(tuple(servers))
 
 
 def _together(reading: Reading, document: Document) -> Reading:

@@ -1,6 +1,7 @@
-"""Read the lines of a systemd unit or a Quadlet that a shell would misread.
+"""Read the lines of a systemd unit or a Quadlet that a shell would misread, and other languages.
 
-Sources: systemd.exec(5), systemd.service(5) and podman-systemd.unit(5).
+Sources: systemd.exec(5), systemd.service(5) and podman-systemd.unit(5); PowerShell, about_Quoting
+and about_Variables; supervisord's "Configuration File".
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from speclaunch.core import lazy
 from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import Dropped
 from speclaunch.deployments.sources.shell_syntax import Literal, Node, OpaquePart, ShellWord, Simple
-from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, WordPiece
+from speclaunch.deployments.sources.source_text import (
+    SourceBuilder,
+    SourceSpan,
+    SourceText,
+    WordPiece,
+)
 from speclaunch.deployments.sources.wrappers import cut
 
 _EXEC = lazy(r"Exec(?:Condition|(?:Start|Stop)(?:Pre|Post)?|Reload)\Z")
@@ -163,3 +169,44 @@ def _piece(source: SourceText, part: re.Match[str]) -> WordPiece:
         why = "systemd replaces its escapes and specifiers"
         return WordPiece(raw, source, start, True, True, why)
     return WordPiece(_ESCAPE.sub(r"\1\2", raw), source, start, quoted=True, exact=False)
+
+
+_LITERAL = r"[ \t]*=[ \t]*(?=(?:\"[^\"\n]*\"|'[^'\n]*'|[\d.]+)[ \t]*(?:#.*)?$)"
+_POWERSHELL = (
+    (r"\r$", ""),
+    (r"('[^'\n]*')|(\\)", r"\1\2\2"),
+    (r"`", r"\\"),
+    (rf"^\$env:(\w+){_LITERAL}", r"export \1="),
+    (rf"^\$(\w+){_LITERAL}", r"\1="),  # an indented assignment may be in a branch
+    (r"^[ \t]*\$(?:env:)?(\w+)[ \t]*[-+*/]?=[^\n]*", r"\1=$(computed)"),
+    (r"\$\{?env:(\w+)\}?", r"${\1}"),
+    (r"\$(\w+(?:\.\w|\[)[\w.\[\]]*)", r"$(\1)"),
+    (r"^[ \t]*&[ \t]+", ""),
+    (r"(?<=[ \t])@(\w+)", r'"${\1[@]}"'),
+)
+_SUPERVISORD = (
+    (r"\n[ \t]+(?=[^\s;#])", " "),
+    (r"^command[ \t]*=[ \t]*", ""),
+    (r"%\((?:ENV_)?(\w+)\)s", r"${\1}"),
+    (r"%%", "%"),
+)
+LANGUAGES = {
+    "supervisord": _SUPERVISORD,
+    **dict.fromkeys(("powershell", "pwsh", "ps1"), _POWERSHELL),
+}
+
+
+def in_shell(source: SourceText, language: str) -> SourceText:
+    """Return a text as a shell script with the same commands; a shell script unchanged."""
+    for pattern, template in LANGUAGES.get(language, ()):
+        source.document.spend(len(source.text) // 50)
+        builder, at = SourceBuilder(source.document), 0
+        for match in [*re.finditer(pattern, source.text, re.MULTILINE), None]:
+            start, end = match.span() if match else (len(source.text), 0)
+            builder.put(source.text[at:start], map(source.offset, range(at, start)))
+            text = match.expand(template) if match else ""
+            where = range(start, end) if match and text == match[0] else [start] * len(text)
+            builder.put(text, map(source.offset, where))
+            at = end
+        source = builder.source()
+    return source

@@ -23,6 +23,63 @@ Restart=always
 """
 
 
+POWERSHELL = """\
+$env:A = 'x'
+$MODEL = 'D:\\m'
+$TP = $COUNT + 1
+if ($TP) {
+    $MODEL2 = "y"
+}
+& docker run -e B=$env:B lmsysorg/sglang:v0.5.9 python3 -m sglang.launch_server `
+  --model-path $MODEL `
+  --tokenizer-path C:\\t\\u --tp $TP --revision $MODEL2 `
+  --served-model-name $o.Name @more
+"""
+
+
+@rows("ending", ["\n", "\r\n"])
+def test_powershell(ending: str) -> None:
+    text = POWERSHELL.replace("\n", ending)
+    for reading in (
+        read_text(text.encode(), "x.ps1"),
+        read_text(f"# A{ending}```powershell{ending}{text}```{ending}".encode(), "x.md"),
+    ):
+        found = only(reading)
+        assert [w.text if w.evaluated else "?" for w in found.words] == [
+            "--model-path",
+            "D:\\m",
+            "--tokenizer-path",
+            "C:\\t\\u",
+            "--tp",
+            "?",
+            "--revision",
+            "?",
+            "--served-model-name",
+            "?",
+            "?",
+        ]
+        assert found.image == "lmsysorg/sglang:v0.5.9"
+
+
+def test_a_file_of_supervisord() -> None:
+    text = """\
+[supervisord]
+nodaemon=true
+
+[program:a]
+environment=M="org/m"
+command = python3 -m sglang.launch_server
+  --model-path %(ENV_M)s
+  --served-model-name 50%%
+autostart=true
+"""
+    found = only(read_text(text, "supervisord.conf"))
+    assert [w.text if w.evaluated else "?" for w in found.words] == (
+        ["--model-path", "?", "--served-model-name", "50%"]
+    )
+    assert found.read_only
+
+
 def test_the_environment_of_a_unit() -> None:
     found = only(read_text(UNIT, "sglang.service"))
     assert texts(found) == ["--model-path", "m", "--port", "30000"]
