@@ -115,9 +115,10 @@ class Collected(ReadingBuilder):
             scope = _scope({**seen, **env}, unknown, found.positional)
             first = len(self.invocations)
             self._run(joined(pieces, self.document), scope, context)
-            self._forget(first, seen.keys() - env.keys())
+            self.forget(first, seen.keys() - env.keys())
 
-    def _forget(self, first: int, names: Set[str]) -> None:
+    def forget(self, first: int, names: Set[str]) -> None:
+        """Remove variables that the platform sets from the commands from index `first` on."""
         for index in range(first, len(self.invocations) if names else first):
             found = self.invocations[index]
             env = {name: word for name, word in found.env.items() if name not in names}
@@ -127,9 +128,7 @@ class Collected(ReadingBuilder):
         if isinstance(node, yaml.ScalarNode) and SERVER.search(str(node.value)):
             self._run(nodes.source(node, self.document), ShellScope(), context)
 
-    def lines(
-        self, lines: Sequence[yaml.ScalarNode], env: Env, passed: Env, set_env: Env | None = None
-    ) -> None:
+    def lines(self, lines: Sequence[yaml.ScalarNode], env: Env, passed: Env) -> None:
         """Read texts that one shell, whose caller sets the variables `passed`, runs in sequence."""
         if not any(SERVER.search(str(line.value)) for line in lines):
             return
@@ -138,16 +137,12 @@ class Collected(ReadingBuilder):
             source = nodes.source(line, self.document)
             self.document.spend(6 + len(source.text) // 20)
             script.put(source.text + "\n", map(source.offset, range(len(source.text) + 1)))
-        self.run_script(script.source(), env, passed, set_env)
+        self.run_script(script.source(), env, passed)
 
-    def run_script(
-        self, source: SourceText, env: Env, passed: Env, set_env: Env | None = None
-    ) -> None:
-        """Read a script whose caller sets the variables `passed`; `set_env`: see `command`."""
+    def run_script(self, source: SourceText, env: Env, passed: Env) -> None:
+        """Read a script whose caller sets the variables `passed`."""
         context = CommandContext(base=_environment(env, passed, "caller"))
-        seen, first = set_env or {}, len(self.invocations)
-        self._run(source, _scope({**seen, **env}, frozenset(passed), None), context)
-        self._forget(first, seen.keys() - env.keys())
+        self._run(source, _scope(env, frozenset(passed), None), context)
 
     def _run(self, source: SourceText, scope: ShellScope, context: CommandContext) -> None:
         with self.tolerant():

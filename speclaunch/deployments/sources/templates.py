@@ -222,7 +222,7 @@ def _yaml(document: Document) -> Reading | None:
 
 
 _Scope = ChainMap[str, Any]
-_OF_ROLE = "the default of the role, which a play or the inventory may change"
+_OF_ROLE = "the default of the role or its playbook, which a play or the inventory may change"
 _SET = lazy(
     r"^[ \t-]*[\"']?(\w+)[\"']?:(?![ \t]*[\"']?\{\{[ \t]*\1\b)(?:[ \t]*[\"']?(\w+))?"
     r"|\{%[-+]?\s*set\s+(\w+)",
@@ -231,9 +231,10 @@ _SET = lazy(
 """Pattern of variables that tasks or a template may set, except `NAME: "{{ NAME }}"`."""
 _EXPRESSION = lazy(
     r"[- \t]*(?!ansible_|inventory_|playbook_|role_|group|hostvars|item\b|loop\b)"
-    r"([A-Za-z_][\w.]*)(?:\s*\|\s*(?:default|d)\([\"']([\w./:@=,+%-]+)[\"']\))?[- \t]*"
+    r"([A-Za-z_][\w.]*(?:\[[A-Za-z_]\w*\][\w.]*)?)"
+    r"(?:\s*\|\s*(?:default|d)\([\"']([\w./:@=,+%-]+)[\"']\))?[- \t]*"
 )
-"""Pattern of a variable, except facts and loop variables, and its default."""
+"""Pattern of a variable or its item, except facts and loop variables, and its default."""
 _LOOP = lazy(
     r"\{%-?\s*for\s+(\w+)\s+in\s+([\w.]+)\s*-?%\}"
     r"(\s*(?:-\s+)?[\"']?\{\{\s*\1\s*\}\}[\"']?\s[\s\\]*\{%\s*endfor)?"
@@ -249,7 +250,10 @@ def _role_variables(text: str, shown: str) -> _Scope:
 
     inside = re.match(r"(.*/)?(?:files|tasks|templates)/", shown)
     role = [FilePath(inside[1] or ".")] if inside is not None else []
-    defined = [read_below(f"{place}/main.yml", role).text for place in ("vars", "defaults")]
+    above = [folder.parent.parent for folder in role if folder.parent.name == "roles"]
+    # the variables of all hosts replace the defaults
+    files = (("vars/main.yml", role), ("group_vars/all.yml", above), ("defaults/main.yml", role))
+    defined = [read_below(name, places).text for name, places in files]
     scope = _Scope(*(x for own in defined if isinstance(x := plain_data(own or ""), dict)))
     with suppress(OSError):
         names = sorted(reads.names(role[0] / "tasks"))[:_MOST_ITEMS] if scope else ()
@@ -262,10 +266,11 @@ def _value(code: str, scope: Any) -> Any:
     found, value = _EXPRESSION.fullmatch(code), scope
     if found is None or not scope:
         return None
-    for key in found[1].split("."):
+    for name in found[1].replace("[", ".[").split("."):
+        key = scope.get(name[1:-1]) if name.startswith("[") else name
         if not isinstance(value, dict | ChainMap):
             return None
-        if key not in value:
+        if not isinstance(key, str) or key not in value:
             return found[2]
         value = value[key]
     return value

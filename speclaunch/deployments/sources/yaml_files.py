@@ -342,7 +342,9 @@ def _script(lines: Sequence[yaml.Node], context: TaskContext, reading: Collected
             reading.add(reading.read_document(part))
     elif any(SERVER.search(str(line.value)) for line in texts):
         with reading.within(context.image, context.hardware):
-            reading.lines(texts, dict(context.env), dict(context.passed), dict(context.counts))
+            first, env = len(reading.invocations), dict(context.env)
+            reading.lines(texts, dict(context.counts) | env, dict(context.passed))
+            reading.forget(first, dict(context.counts).keys() - env.keys())
 
 
 def _task_words(node: yaml.Node, document: Document) -> list[Field]:

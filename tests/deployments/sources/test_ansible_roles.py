@@ -16,6 +16,7 @@ fraction: 0.9
 port: 30000
 image: lmsysorg/sglang:v0.5.6
 data: /data
+model3: org/replaced
 path: "{{ data }}/{{ model }}"
 deep: "{{ path }}/x"
 lost: "{{ nowhere }}/x"
@@ -29,6 +30,13 @@ bare: []
 server: {dtype: half, rows: [1, 2]}
 servers: [{name: s, options: [--dtype=half, --tp=4]}]
 both: [{name: s}, {name: t}]
+"""
+ALL = """
+chosen: a-b
+models: {a-b: {path: org/n}}
+known: "{{ models[chosen].path }}"
+tp2: 4
+model3: org/o
 """
 TASKS = """
 - set_fact:
@@ -58,6 +66,8 @@ def read(text: str, name: str, variables: str = "") -> Invocation:
         (role / "defaults/main.yml").write_text(DEFAULTS)
         (role / "vars/main.yml").write_text(variables)
         (role / "tasks/main.yml").write_text(TASKS)
+        (role.parent.parent / "group_vars").mkdir()
+        (role.parent.parent / "group_vars/all.yml").write_text(ALL)
         (found,) = read_text(text, str(role / name)).invocations
     return found
 
@@ -74,6 +84,9 @@ def shown(found: Invocation) -> str:
         ("--port={{ port }} --x '{{ fraction }}'", "--port=30000 --x 0.9"),
         ("--model {{ path }}", "--model /data/org/m"),
         ("--model {{ deep }}", "--model ?"),
+        ("--model {{ models[chosen].path }} --tp {{ tp2 }}", "--model org/n --tp 4"),
+        ("--model {{ known }} --revision {{ model3 }}", "--model org/n --revision org/o"),
+        ("--model {{ models[other].path }} --tp {{ models[tp2] }}", "--model ? --tp ?"),
         ("--model {{ lost }}", "--model ?"),
         ("--x {{ nowhere }} --tp {{ tp }}", "--x ? --tp 8"),
         ("--x {{ nowhere | default('y') }}", "--x y"),
