@@ -124,7 +124,7 @@ class Collected(ReadingBuilder):
             env = {name: word for name, word in found.env.items() if name not in names}
             self.invocations[index] = replace(found, env=MappingProxyType(env))
 
-    def script(self, node: yaml.Node, context: CommandContext) -> None:
+    def script(self, node: yaml.Node | None, context: CommandContext) -> None:
         if isinstance(node, yaml.ScalarNode) and SERVER.search(str(node.value)):
             self._run(nodes.source(node, self.document), ShellScope(), context)
 
@@ -386,6 +386,8 @@ def read_kubernetes(roots: Sequence[yaml.Node], document: Document) -> Reading:
             if keys:
                 document.spend()
                 owned = owned.below(key, keys, document)
+                # the script of a RayJob
+                reading.script(keys.get("entrypoint"), CommandContext(name=owner))
                 if "command" in keys or "args" in keys:
                     first, before = len(reading.invocations), len(reading.routers)
                     site = Site(root, owned.steps, range(0), range(0), owned.envs)

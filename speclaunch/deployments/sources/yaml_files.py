@@ -257,7 +257,8 @@ def _command(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Colle
             return set()  # a script
         words += [text_at("-m", node, reading.document)] if name == "module" else []
         words += _task_words(node, reading.document)
-    if not any(isinstance(keys[name], yaml.SequenceNode) for name in parts):
+    is_list = any(isinstance(keys[name], yaml.SequenceNode) for name in parts)
+    if not is_list and "module" not in parts:
         return set()
     before = len(reading.invocations)
     with reading.within(context.image, context.hardware):

@@ -355,3 +355,10 @@ spec:
         ("${SERVER_TP}", False),
         ("1", True),
     ]
+
+
+def test_the_script_of_a_ray_job() -> None:
+    script = "entrypoint: |\n    export TP=2\n    sglang serve m --tp $TP\n"
+    text = f"apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {{name: r}}\nspec:\n  {script}"
+    found = only(read_yaml(text, "x.yaml"))
+    assert (texts(found), found.name) == (["m", "--tp", "2"], "r")

@@ -222,9 +222,13 @@ LAUNCHED = """\
 {"image": "lmsysorg/sglang:v0.5.8", "command": "python3 -m sglang.launch_server",
  "args": ["--model-path", "org/m", "--tp", "8"]}
 """
+MODULE = """\
+{"image": "lmsysorg/sglang:v0.5.8", "module": "sglang.launch_server",
+ "args": "--model-path org/m --tp 8"}
+"""
 
 
-@rows("text", [AKASH, RUNPOD, ECS, CLOUD_FORMATION, SALAD, TRUSS, LAUNCH, LAUNCHED])
+@rows("text", [AKASH, RUNPOD, ECS, CLOUD_FORMATION, SALAD, TRUSS, LAUNCH, LAUNCHED, MODULE])
 def test_containers_of_platforms(text: str) -> None:
     found = only(read_yaml(text, "x.json"))
     assert texts(found)[:4] == ["--model-path", "org/m", "--tp", "8"]
