@@ -221,9 +221,9 @@ class ScriptReader(ReadingBuilder):
             self._conditions.append(Dropped(span.text, span.place, _WHY[runs]))
             self._node(node, pipeline)
             self._conditions.pop()
-            moved = self.scope.positional is not before
-        if moved:
-            self.scope.positional = None
+            after = self.scope.positional
+        if after is not before and runs is not False:
+            self.scope.positional = after if runs and not self.expander.assumption else None
         self.document.spend(sum(value.size for value in changes.values() if value))
         condition = f"only under the condition of line {span.place.line}"
         taken = None if runs is None else int(not runs)

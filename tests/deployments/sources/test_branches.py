@@ -219,3 +219,20 @@ def test_empty_under_a_condition_is_not_known() -> None:
         word = shell(script + start).words[-1]
         assert (word.text, word.evaluated) == ("$KEY", False), script
     assert texts(shell(f'if x; then\nKEY=""\nelse\nKEY=""\nfi\n{start}'))[-1] == "--api-key"
+
+
+@rows(
+    "test, words",
+    [
+        ('[ "$T" = 1 ] &&', ["m", "--tp", "2"]),
+        ('[ "$T" = 2 ] &&', ["m"]),
+        ('[ "$T" = 1 ] ||', ["m"]),
+        ('[ "$T" = 2 ] ||', ["m", "--tp", "2"]),
+        ('[ -n "${U:-}" ] &&', ["m"]),
+        ('[ -z "${U:-}" ] &&', ["$@"]),
+        ("[ -f x ] &&", ["$@"]),
+    ],
+)
+def test_arguments_that_a_test_sets(test: str, words: list[str]) -> None:
+    text = f'T=1\nset -- m\n{test} set -- "$@" --tp 2\nsglang serve "$@"\n'
+    assert texts(shell(text)) == words
