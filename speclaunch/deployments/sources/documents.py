@@ -329,7 +329,7 @@ _SENTENCE = frozenset(
 """Words that are never argument values. A line that contains one is a sentence."""
 _DOCKERFILE = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:ARG[ \t]+\S+\s+)*FROM[ \t]+\S+")
 _YAML_START = lazy(
-    r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|\{\s|(?:apiVersion|kind|services|version):)"
+    r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:---|\{\s*(?:\"|//)|(?:apiVersion|kind|services|version):)"
 )
 
 
@@ -375,7 +375,7 @@ class _Reader(ReadingBuilder):
             elif not (_IMPORTS.match(block.source.text) and self._program(block)):
                 self._script(block, is_script=kind is BlockKind.SCRIPT)
         except InputError as error:
-            if not SERVER.search(block.source.text):
+            if not SERVER.search(block.source.text) or block.source.text.lstrip()[0] == "{":  # JSON
                 return
             if kind is BlockKind.SCRIPT:
                 self.unread.extend(error.problems)

@@ -258,7 +258,7 @@ def _command(keys: Mapping[str, yaml.Node], context: TaskContext, reading: Colle
         words += [text_at("-m", node, reading.document)] if name == "module" else []
         words += _task_words(node, reading.document)
     is_list = any(isinstance(keys[name], yaml.SequenceNode) for name in parts)
-    if not is_list and "module" not in parts:
+    if parts == ["module"] or not (is_list or "module" in parts):
         return set()
     before = len(reading.invocations)
     with reading.within(context.image, context.hardware):

@@ -469,3 +469,8 @@ def test_launch_json_of_vs_code(fence: str) -> None:
     found = only(read_markdown(f"# Debug\n```{fence}\n{text}\n```\n", "x.md"))
     assert texts(found) == ["--model-path", "org/m"]
     assert found.words[1].place.line == 5
+    short = text.replace('"args"', "... ,")
+    reading = read_markdown(f"```{fence}\n{short}\n```\n", "x.md")
+    assert not (reading.invocations or reading.problems)
+    group = read_markdown("```\n{\n  sglang serve m --tp 2\n}\n```\n", "x.md")
+    assert texts(only(group)) == ["m", "--tp", "2"]

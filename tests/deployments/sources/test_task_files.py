@@ -299,3 +299,8 @@ command: |
     assert at(found.words[3]) == (5, 20)
     other = text.replace("defaults:", "other:").replace("${HOST}", "h")
     assert texts(only(read_yaml(other, "r.yaml")))[1] == "{model}"
+
+
+def test_a_module_without_arguments_is_no_command() -> None:
+    text = '{"module": "sglang.launch_server", "options": {"--tp": 2}}'
+    assert not read_yaml(text, "x.json").invocations
