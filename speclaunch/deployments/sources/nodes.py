@@ -40,7 +40,7 @@ class StringDocument(Document):
 
 
 _ANY = lazy(r"[^\n]")
-_JSON_COMMENT = lazy(r"(\"(?:[^\"\\\n]|\\.)*\")|//[^\n]*|/\*.*?\*/|\t", re.DOTALL)
+_JSON_COMMENT = lazy(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*.*?(?:\*/|\Z)|\t', re.DOTALL)
 
 
 def load(document: Document) -> list[yaml.Node]:

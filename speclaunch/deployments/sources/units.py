@@ -198,8 +198,9 @@ LANGUAGES = {
 
 def in_shell(source: SourceText, language: str) -> SourceText:
     """Return a text as a shell script with the same commands; a shell script unchanged."""
-    for pattern, template in LANGUAGES.get(language, ()):
-        source.document.spend(len(source.text) // 50)
+    rules = LANGUAGES.get(language, ())
+    source.document.spend(len(source.text) // 3 if rules else 0)
+    for pattern, template in rules:
         builder, at = SourceBuilder(source.document), 0
         for match in [*re.finditer(pattern, source.text, re.MULTILINE), None]:
             start, end = match.span() if match else (len(source.text), 0)

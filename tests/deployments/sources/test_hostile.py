@@ -110,6 +110,21 @@ def test_hostile_yaml(name: str) -> None:
     quickly(lambda: read_sglang_yaml(YAMLS[name], "x.yaml"))
 
 
+OTHERS = {
+    "x.json": (("{" + "/*" * MEGA), ('{"' + '\\"' * MEGA), "{\t" + '"a\t": 1,\t' * 50_000),
+    "x.ps1": ("`\n" * 100_000 + SERVER, "$a = 'b'\n" * MEGA, SERVER + "'a" * 100_000),
+    "x.conf": ("[program:x]" + SERVER + " a\n" * 100_000,),
+    "x.md": ("```sh\nA=1\n```\n" * 20_000, "```pwsh\n$a.b @c" + SERVER * 2_000 + "```\n"),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", OTHERS)
+def test_hostile_texts_of_other_forms(name: str) -> None:
+    for text in OTHERS[name]:
+        quickly(lambda text=text: read_text(text, name))
+
+
 def test_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     script = (
