@@ -56,7 +56,7 @@ PROSE = frozenset(
 _SUFFIXES = (
     YAML_SUFFIXES
     | {".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".json", ".service", ".container", ""}
-    | {NOTEBOOK_SUFFIX}
+    | {NOTEBOOK_SUFFIX, ".ps1", ".conf"}
     | {".md", ".markdown", ".mdx", ".qmd", ".rst", ".mk", ".mak"}
 )
 _READ = _SUFFIXES | TEMPLATE_SUFFIXES

@@ -67,6 +67,20 @@ def test_templates_below_a_directory_are_read(
     assert len(below.invocations) == 1 and below.invocations == named.invocations
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("launch.json", '{"module": "sglang.launch_server", "args": ["--tp", "two"]}'),
+        ("serve.ps1", "python -m sglang.launch_server `\n  --tp two\n"),
+        ("supervisord.conf", "[program:a]\ncommand=python -m sglang.launch_server --tp two\n"),
+    ],
+)
+def test_other_forms_below_a_directory_are_read(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    (found,) = collect([str(tmp_path)])
+    assert [word.text for word in found.invocations[0].words] == ["--tp", "two"]
+
+
 DOCKER = 'FROM lmsysorg/sglang\nCMD ["python3", "-m", "sglang.launch_server", "--tp", "two"]\n'
 
 
@@ -82,7 +96,8 @@ def test_dockerfiles_below_a_directory_are_read(tmp_path: Path, name: str) -> No
     [
         ("serve.py", f'import os\nos.system("{COMMAND.strip()}"\n', True),
         ("engine.py", "llm = sgl.Engine(**sglang_arguments())\n)\n", True),
-        ("launch.json", '{"module": "sglang.launch_server", "args": ["--tp", "two"]}', True),
+        ("launch.json", '{"module": "sglang.launch_server", "options": {"--tp": "two"}}', True),
+        ("serve.bat", "python -m sglang.launch_server ^\n  --tp two\n", True),
         ("serve.toml", 'command = ["sglang", "serve", "m"]\n', True),
         ("serve.toml.example", 'command = ["sglang", "serve", "m"]\n', True),
         ("notes.txt.template", "sglang serve m\n", False),
