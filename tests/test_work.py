@@ -41,8 +41,8 @@ LIMITS = {
     "--version": (30_000, 36),
     "--help": (52_900, 94),
     "explain": (103_400, 158),
-    "script": (1_147_000, 2_120),
-    "recipe": (1_384_000, 2_600),
+    "script": (1_160_000, 2_140),
+    "recipe": (1_398_000, 2_620),
 }
 """The most bytes of bytecode of speclaunch that a command loads, and functions that it creates.
 

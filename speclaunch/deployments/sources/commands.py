@@ -26,6 +26,7 @@ from speclaunch.deployments.sources.interface import (
     Word,
 )
 from speclaunch.deployments.sources.parser import quoted_text
+from speclaunch.deployments.sources.shell_builtins import DIRECTORY
 from speclaunch.deployments.sources.shell_syntax import Compound, Function, Node, Redirect, Simple
 from speclaunch.deployments.sources.source_text import Document, SourceSpan, SourceText, joined
 from speclaunch.deployments.sources.wrappers import (
@@ -42,6 +43,8 @@ from speclaunch.deployments.sources.wrappers import (
     read_wrappers,
 )
 
+_STEP = ("-N", "-n", "--nodes", "--ntasks")
+"""Options of `srun` that change the variables of its step."""
 _OPTION = lazy(r"--?[A-Za-z][\w-]*=(?=\S)")
 _MAX_ABOVE = 50
 """Maximum number of comment lines that belong to the command below them."""
@@ -237,6 +240,28 @@ def _word(value: Value) -> Word | None:
     if value.why is None:
         return None
     return Word(value.span.text, value.span.place, evaluated=False, why=value.why)
+
+
+def child_scope(
+    scope: ShellScope, found: FoundCommand, assigned: Mapping[str, Value]
+) -> ShellScope:
+    """Return the scope of a script that a command runs, with the `assigned` variables."""
+    wrapping: Wrapping = found.wrapping
+    known: dict[str, Value] = {}
+    everything = found.before and found.before[0].text == "eval"
+    if not wrapping.isolated:
+        is_step = any(field.text.startswith(_STEP) for field in found.before)
+        job = () if is_step else "SLURM_"
+        held = scope.variables.items()
+        known = {n: v for n, v in held if v.exported or everything or n.startswith(job)}
+        known |= {name: replace(value, exported=True) for name, value in assigned.items()}
+        if (current := scope.get(DIRECTORY)) is not None:
+            known[DIRECTORY] = current
+    for name, own in wrapping.env.items():
+        known[name] = Value(own.stretch, own.pieces, exported=True)
+    functions = scope.functions if everything else {}
+    positional = scope.positional if everything else found.positional
+    return ShellScope(known, dict(functions), positional, list(scope.sourced))
 
 
 def leftovers(node: Simple, pipeline: SourceSpan | None) -> Iterable[Dropped]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePath
 
 from msgspec import Struct
@@ -44,6 +44,7 @@ _NAMED = lazy(r"--?[A-Za-z][\w.-]*=")
 _MANY = lazy(r"[@*]|(?:ARG|OPT|FLAG|PARAM|EXTRA)", re.IGNORECASE)
 """Pattern of the names of variables that may contain any number of arguments."""
 
+NO_FILE = "no such file here"
 _COMMANDS = (InvocationKind.SERVE, InvocationKind.LAUNCH_SERVER, InvocationKind.DYNAMO)
 """Commands that read `--config` as SGLang does."""
 
@@ -307,8 +308,15 @@ def _with_config(invocation: Invocation, places: Sequence[Path]) -> Invocation:
     return replace(invocation, config=found)
 
 
-def read_below(name: str, places: Sequence[Path], directory: str | None = None) -> ConfigFile:
-    """Return the file `name` in `directory` of one of `places`, if it is below that place."""
+def read_below(
+    name: str,
+    places: Sequence[Path],
+    directory: str | None = None,
+    *,
+    roots: Sequence[Path] = (),
+    limit: int = MAX_BYTES,
+) -> ConfigFile:
+    """Return the file `name` in `directory` of one of `places`, if it is below one or a root."""
     outside = False
     below = [place / (directory or "") for place in places]
     if directory is not None and Path(directory).is_absolute():
@@ -319,11 +327,11 @@ def read_below(name: str, places: Sequence[Path], directory: str | None = None) 
             if not reads.is_file(file):
                 continue
             real = reads.resolve(file)
-            if not any(real.is_relative_to(reads.resolve(place)) for place in places):
+            if not any(real.is_relative_to(reads.resolve(place)) for place in (*places, *roots)):
                 outside = True
                 continue
-            if reads.size(file) > MAX_BYTES:
-                return ConfigFile(name, why="it is larger than 10 MiB")
+            if reads.size(file) > limit:
+                return ConfigFile(name, why=f"it is larger than {limit >> 10} KiB")
             return ConfigFile(str(file), reads.read_bytes(file).decode("utf-8-sig"))
         except UnicodeDecodeError:
             return ConfigFile(name, why="it is not UTF-8 text")
@@ -331,4 +339,21 @@ def read_below(name: str, places: Sequence[Path], directory: str | None = None) 
             return ConfigFile(name, why=f"it cannot be read ({getattr(error, 'strerror', error)})")
     if outside:
         return ConfigFile(name, why="it is outside the checked directories")
-    return ConfigFile(name, why="no such file here")
+    return ConfigFile(name, why=NO_FILE)
+
+
+def allowed_roots(directory: Path) -> Iterator[Path]:
+    """Yield the directories below which the files that one in `directory` names may be read.
+
+    These are the working directory and the repository. Without a repository, the second is two
+    levels above `directory`, because related files are in siblings of it.
+    """
+    here = reads.resolve(Path())
+    real = reads.resolve(directory)
+    if real.is_relative_to(here):
+        yield here
+    for parent in (real, *real.parents):
+        if reads.exists(parent / ".git"):
+            yield parent
+            return
+    yield real.parents[min(1, len(real.parents) - 1)] if real.parents else real

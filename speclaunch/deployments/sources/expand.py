@@ -7,16 +7,19 @@ unquoted text. An unknown part (an unset variable, a command) is unchanged.
 from __future__ import annotations
 
 import operator
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from operator import itemgetter
+from pathlib import PurePath
 
 from msgspec.structs import replace
 
 from speclaunch.core import InputError, lazy
 from speclaunch.deployments.sources import expansions
+from speclaunch.deployments.sources.effective_words import NO_FILE
 from speclaunch.deployments.sources.expansions import (
     INTEGER,
     MAX_TEXT,
@@ -37,6 +40,7 @@ from speclaunch.deployments.sources.fields import (
     starts_home,
     with_pattern,
 )
+from speclaunch.deployments.sources.interface import ConfigFile
 from speclaunch.deployments.sources.parser import parse, quoted_text
 from speclaunch.deployments.sources.shell_syntax import (
     Arithmetic,
@@ -57,6 +61,7 @@ _NEGATED = lazy(r"(?:\A|[\s;&|(])!\s+\Z")
 _RELATION = lazy(r"(==|!=|<=|>=|<|>)")
 _RELATIONS = {"==": "-eq", "!=": "-ne", "<=": "-le", ">=": "-ge", "<": "-lt", ">": "-gt"}
 _OPTION = lazy(r"--[A-Za-z][\w-]*")
+_FILE_TEST = lazy(r"(\[\n|test\n)?(!\n)?-([efrs])\n([^\n]+?)(?:\n\])?")
 _MAGIC = lazy(r"[*?[]")
 _ORDERS: dict[str, Callable[[int, int], bool]] = {
     f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
@@ -72,6 +77,8 @@ class Expander:
     def __init__(self, document: Document, scope: ShellScope) -> None:
         self.document = document
         self.scope = scope
+        self.neighbor: Callable[[Field], ConfigFile | None] = lambda _: None
+        """Function that returns the file that a word names next to the script, or None."""
         self.assumption: str | None = None
 
     def words(self, words: Sequence[ShellWord]) -> list[Field]:
@@ -400,7 +407,7 @@ class Expander:
             result = self.computed(source.text[start + 2 : node.span.end - 2])
         return result
 
-    def _compared(self, words: Sequence[ShellWord], *, pattern: bool) -> bool | None:
+    def _compared(self, words: Sequence[ShellWord], *, pattern: bool) -> bool | None:  # noqa: PLR0911
         if pattern:
             fields = [self.text(word) for word in words]
         else:
@@ -408,6 +415,9 @@ class Expander:
         texts = ["".join(piece.text for piece in present(pieces)) for pieces in fields]
         if texts[:1] == ["getopts"] and self.scope.positional == ():
             return False
+        test = _FILE_TEST.fullmatch("\n".join(texts))
+        if test is not None and bool(test[1]) != pattern:
+            return self._is_file(Field(fields[-2 if test[1] == "[\n" else -1]), test)
         if not all(map(self.assume, fields)):
             return None
         if not pattern and texts[:1] in (["["], ["test"]):
@@ -421,6 +431,16 @@ class Expander:
             right = self._pattern(words[2])
             return None if right is None else fnmatchcase(texts[0], right) == (texts[1] != "!=")
         return _comparison(texts)
+
+    def _is_file(self, name: Field, test: re.Match[str]) -> bool | None:
+        """Return the result of `[ -f name ]` for a file next to the script; None if unknown."""
+        found = self.neighbor(name)
+        exists = found is not None and found.why != NO_FILE
+        if found is None or not (exists or test[3] == "f"):
+            return None
+        note = f"{PurePath(test[4]).name} {'is' if exists else 'is not'} next to the script"
+        self.assumption = self.assumption or note
+        return exists != bool(test[2])
 
     def computed(self, text: str) -> bool | None:
         """Return the result of `(( text ))`; None if unknown."""
@@ -489,7 +509,7 @@ class Expander:
         if not expansion:
             return Field(field.pieces, word.span, field.used)
         owner = field.pieces[0].owner if field.pieces else None
-        if owner is None or any(piece.owner is not owner for piece in field.pieces):
+        if owner is None or not owner.text or any(p.owner is not owner for p in field.pieces):
             return Field(field.pieces, word.span, field.used)
         last = word.parts[-1]
         value = self.scope.get(last.name) if isinstance(last, Parameter) else None

@@ -201,8 +201,9 @@ def _for_empty(
     if len(names) > 1:
         why = f"`{part.name}` is empty only by default"
         return expander.unknown(part, source, why, inside=True)
+    assumed = next((piece.note for piece in empty if piece.note), None)
     found = tuple(
-        replace(piece, note=piece.note if names else None, default_of=piece.default_of[1:])
+        replace(piece, note=piece.note if names else assumed, default_of=piece.default_of[1:])
         for piece in pieces
     )
     return _within(found, names[0], part, filled=True) if names else found

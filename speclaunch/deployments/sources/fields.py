@@ -108,10 +108,8 @@ class Field(Struct, frozen=True):
         return Word(text, self.place, True, why, used, defaults=defaults, condition=condition)
 
     def _is_plain(self) -> bool:
-        if len(self.pieces) != 1:
-            return False
-        piece = self.pieces[0]
-        if piece.unknown or piece.condition or piece.note or piece.default_of:
+        piece = self.pieces[0] if len(self.pieces) == 1 else None
+        if piece is None or piece.unknown or piece.condition or piece.note or piece.default_of:
             return False
         return not piece.source.document.lenient and not PLACEHOLDER_STARTS.search(piece.text)
 
@@ -348,7 +346,9 @@ class Value(Struct, frozen=True):
 
     def noted(self, note: str | None) -> Value:
         """Return the value with an assumption."""
-        return self.each(lambda piece: replace(piece, note=piece.note or note))
+        empty = (WordPiece("", self.span.source, self.span.start, exact=False),)
+        held = replace(self, pieces=empty) if self.pieces == () and note else self
+        return held.each(lambda piece: replace(piece, note=piece.note or note))
 
     def each(self, put: Callable[[WordPiece], WordPiece], after: int = 0) -> Value:
         """Return the value with `put` applied to all but its first elements or characters."""
@@ -490,9 +490,8 @@ def from_argument(positional: tuple[Field, ...], number: int) -> tuple[Field, ..
 
 def _either(values: list[Value | None], condition: str) -> Value | None:
     known = [value for value in values if value is not None]
-    may_be_set = len(known) < len(values)  # by the environment
-    if not known or (may_be_set and all(value.texts() == ("",) for value in known)):
-        return None
+    if not known or (len(known) < len(values) and all(value.texts() == ("",) for value in known)):
+        return None  # the environment may set it
     exported = any(value.exported for value in known)
     texts = [value.texts() for value in known]
     if len(known) == len(values) and all(text == texts[0] and text for text in texts):

@@ -16,6 +16,7 @@ from speclaunch.deployments.sources.effective_words import followed
 from speclaunch.deployments.sources.fields import Field, ShellScope, Value
 from speclaunch.deployments.sources.interface import Reading, Word
 from speclaunch.deployments.sources.interpret import run
+from speclaunch.deployments.sources.shell_builtins import SCRIPT
 from speclaunch.deployments.sources.source_text import (
     GO_SUFFIXES,
     KUSTOMIZATIONS,
@@ -103,7 +104,8 @@ def read_shell(text: str, shown: str) -> Reading:
         return _of_another(document)
     if document.lenient or not _is_script(text, shown):
         return _together(run(document.source()), document)
-    scope = ShellScope()
+    path = (WordPiece(shown, document.source(), 0, exact=False),)
+    scope = ShellScope({SCRIPT: Value(SourceSpan(document.source(), 0, 0), path)})
     if "#SBATCH" in text:
         from speclaunch.deployments.sources import compose_and_jobs  # noqa: PLC0415  few are jobs
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -18,6 +19,7 @@ from speclaunch.deployments.sources.commands import (
     CommandContext,
     Comments,
     FoundCommand,
+    child_scope,
     distinct,
     environment,
     hands_on,
@@ -41,11 +43,13 @@ from speclaunch.deployments.sources.interface import (
 )
 from speclaunch.deployments.sources.parser import parse
 from speclaunch.deployments.sources.shell_builtins import (
-    DIRECTORY,
     assign,
     builtin,
     changed,
     directory,
+    imported,
+    neighbor,
+    sourced,
 )
 from speclaunch.deployments.sources.shell_syntax import (
     Branch,
@@ -64,8 +68,6 @@ from speclaunch.deployments.sources.wrappers import Wrapping, read_wrappers
 _MAX_CALLS = 12
 _ARGUMENTS = lazy(r"\$\{?[#@*1-9]|\bgetopts\b|\bfor\s+\w+\s*\Z")
 _COMMAND = lazy(r"\$\(|`")
-_STEP = ("-N", "-n", "--nodes", "--ntasks")
-"""Options of `srun` that change the variables of its step."""
 _VARIABLE = lazy(r"\$\{?(\w+)")
 _NOT_EVALUATED = "the condition was not evaluated; the command is read as if the condition held"
 _NOT_BY_DEFAULT = "by default the condition does not hold; the command is read as if it did"
@@ -84,6 +86,7 @@ class ScriptReader(ReadingBuilder):
         self.scope = scope
         self.context = context or CommandContext()
         self.expander = Expander(self.document, scope)
+        self.expander.neighbor = partial(neighbor, scope)
         self.unread += script.unread
         self.misread += script.misread
         self._conditions: list[Dropped] = []
@@ -362,7 +365,7 @@ class ScriptReader(ReadingBuilder):
         assigned = {a.name: assign(self.expander, a, temporary=True)[1] for a in node.assignments}
         self._substitutions(node)
         fields = self.expander.words(node.words)
-        if not fields or changed(self.scope, node.span, fields):
+        if not fields or changed(self.scope, node.span, fields) or self._sources(node, fields):
             return
         assignments = builtin(self.expander, node, fields)
         if assignments is not None:
@@ -426,7 +429,7 @@ class ScriptReader(ReadingBuilder):
             source, is_run, why = inner
             dropped = Dropped(node.span.text, node.span.place, why)
             env = environment(self.scope, assigned, Wrapping(), self.context) if is_run else {}
-            scope = self._child_scope(FoundCommand(), assigned) if is_run else ShellScope()
+            scope = child_scope(self.scope, FoundCommand(), assigned) if is_run else ShellScope()
             self._read_inside(source, scope, CommandContext((), (*rest, dropped), base=env))
 
     def _image(self, fields: Sequence[Field], image: str | None) -> str | None:
@@ -455,25 +458,7 @@ class ScriptReader(ReadingBuilder):
             found.wrapping.image or self.context.image,
             environment(self.scope, assigned, found.wrapping, self.context),
         )
-        self._read_inside(source, self._child_scope(found, assigned), context)
-
-    def _child_scope(self, found: FoundCommand, assigned: Mapping[str, Value]) -> ShellScope:
-        wrapping: Wrapping = found.wrapping
-        known: dict[str, Value] = {}
-        everything = found.before and found.before[0].text == "eval"
-        if not wrapping.isolated:
-            is_step = any(field.text.startswith(_STEP) for field in found.before)
-            job = () if is_step else "SLURM_"
-            held = self.scope.variables.items()
-            known = {n: v for n, v in held if v.exported or everything or n.startswith(job)}
-            known |= {name: replace(value, exported=True) for name, value in assigned.items()}
-            if (current := self.scope.get(DIRECTORY)) is not None:
-                known[DIRECTORY] = current
-        for name, field in wrapping.env.items():
-            known[name] = Value(field.stretch, field.pieces, exported=True)
-        functions = self.scope.functions if everything else {}
-        positional = self.scope.positional if everything else found.positional
-        return ShellScope(known, dict(functions), positional, list(self.scope.sourced))
+        self._read_inside(source, child_scope(self.scope, found, assigned), context)
 
     def _read_inside(self, source: SourceText, scope: ShellScope, context: CommandContext) -> None:
         self.document.spend(10 + len(source.text) // 100)
@@ -483,6 +468,20 @@ class ScriptReader(ReadingBuilder):
             inner = ScriptReader(parse(source), scope, context)
             inner._calls = [*self._calls, ""]
             self.add(inner.read())
+
+    def _sources(self, node: Simple, fields: Sequence[Field]) -> bool:
+        """Apply the file that `source` reads; return False for an unreadable file."""
+        has_room = len(self._calls) < _MAX_CALLS and self.document.has_room
+        found = sourced(self.scope, node, fields) if has_room else None
+        if found is None:
+            return False
+        inner, before = ScriptReader(found[0], self.scope), dict(self.scope.variables)
+        inner._calls, inner._loops = [*self._calls, ""], self._loops
+        inner._run(found[0].nodes)
+        for name, value in list(self.scope.variables.items()):
+            if value is not before.get(name):
+                self.scope.set(name, imported(value, node.span, found[1]))
+        return True
 
     def _substitutions(self, node: Simple) -> None:
         """Read the servers that a command's `$( … )` starts."""

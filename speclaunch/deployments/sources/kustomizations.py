@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from speclaunch.core import InputError, Place, Problem, reads
 from speclaunch.deployments.sources import kustomize_transforms, nodes
+from speclaunch.deployments.sources.effective_words import allowed_roots
 from speclaunch.deployments.sources.interface import READ, Reading
 from speclaunch.deployments.sources.kustomize_transforms import (
     NotUnderstoodError,
@@ -134,7 +135,7 @@ _REMOTE = ("://", "git@", "github.com/", "?ref=")
 
 def read_kustomization(path: Path, data: bytes, shown: str) -> Reading:
     """Return the servers in a composed kustomization; empty if none of its files has a server."""
-    roots = [reads.resolve(folder) for folder in _allowed(path.parent)]
+    roots = [reads.resolve(folder) for folder in allowed_roots(path.parent)]
     if not mentions_a_server(path, data, roots):
         return Reading()
     composing = _Composing(roots, shown)
@@ -152,7 +153,9 @@ def read_kustomization(path: Path, data: bytes, shown: str) -> Reading:
 
 def composed_objects(path: Path) -> list[yaml.Node] | None:
     """Return the objects that a kustomization composes; None if a part is unsupported."""
-    composing = _Composing([reads.resolve(folder) for folder in _allowed(path.parent)], str(path))
+    composing = _Composing(
+        [reads.resolve(folder) for folder in allowed_roots(path.parent)], str(path)
+    )
     try:
         found = composing.directory(path, reads.read_bytes(path), str(path))
     except NotUnderstoodError:
@@ -370,23 +373,6 @@ def _decoded(data: bytes, shown: str, item: yaml.Node | None) -> str:
 
 def _shown(path: Path) -> str:
     return os.path.normpath(path)
-
-
-def _allowed(directory: Path) -> Iterator[Path]:
-    """Yield the directories below which files may be read.
-
-    These are the working directory and the repository. Without a repository, the second is the
-    directory two levels above the kustomization, because bases and overlays are siblings below it.
-    """
-    here = reads.resolve(Path())
-    real = reads.resolve(directory)
-    if real.is_relative_to(here):
-        yield here
-    for parent in (real, *real.parents):
-        if reads.exists(parent / ".git"):
-            yield parent
-            return
-    yield real.parents[min(1, len(real.parents) - 1)] if real.parents else real
 
 
 _FILES = ("resources", "bases", "components", "patchesStrategicMerge")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Sequence
-from pathlib import PurePosixPath
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 
 from msgspec.structs import replace
 
-from speclaunch.core import lazy
+from speclaunch.core import InputError, lazy
+from speclaunch.deployments.sources.effective_words import NO_FILE, allowed_roots, read_below
 from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.expansions import MAX_TEXT, MAX_WORDS
 from speclaunch.deployments.sources.fields import Field, ShellScope, Value, from_argument
-from speclaunch.deployments.sources.interface import SERVER
-from speclaunch.deployments.sources.parser import DECLARING
-from speclaunch.deployments.sources.shell_syntax import Assignment, Simple
-from speclaunch.deployments.sources.source_text import SourceSpan, WordPiece
+from speclaunch.deployments.sources.interface import SERVER, ConfigFile
+from speclaunch.deployments.sources.parser import DECLARING, parse
+from speclaunch.deployments.sources.shell_syntax import Assignment, Script, Simple
+from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, WordPiece
 
 Assigned = tuple[str, Value, bool]
 """Name, value, and True if the value was appended."""
@@ -108,6 +112,9 @@ def builtin(  # noqa: PLR0912
                 )
         case "source" | ".":
             scope.sourced.extend(field.text for field in fields[1:2])
+            for name, value in list(scope.variables.items()):
+                if value.texts() == ("",) and len(fields) > 1:
+                    scope.set(name, value.noted(f"unless {fields[1].text} sets `{name}`"))
         case "printf" if len(fields) > 2 and fields[1].text == "-v":
             scope.set(fields[2].text, Value(node.span, why="`printf -v` sets it"))
         case _ if name in _READING:
@@ -177,10 +184,6 @@ No real variable can have this name. Branches, subshells and functions save and 
 any other variable.
 """
 _CHANGING = frozenset({"cd", "pushd", "popd"})
-_OWN = lazy(
-    r"""\$\(\s*dirname\s+(?:--\s+)?"?\$(?:0|\{?BASH_SOURCE(?:\[0\])?\}?|\{0\})"?\s*\)(?=/|\Z)/?"""
-)
-"""Pattern of expressions for the script's own directory."""
 
 
 def changed(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> bool:
@@ -197,10 +200,9 @@ def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Valu
     if fields[0].text == "popd" or len(where) != 1:
         return unknown
     (field,) = where
-    own = _OWN.match(field.text)
-    if own is not None and "$" not in (rest := field.text[own.end() :]):
+    if (own := _own_path(scope, field)) is not None:
         anchor = field.pieces[0].slice(0, 0)
-        return Value(span, (replace(anchor, text=rest or ".", exact=False),))
+        return Value(span, (replace(anchor, text=own, exact=False),))
     if field.unknown or field.text.startswith(("~", "-")) or not field.text:
         return unknown
     before = scope.get(DIRECTORY)
@@ -218,3 +220,92 @@ def directory(scope: ShellScope) -> str | None:
     if value is None or value.pieces is None or any(piece.condition for piece in value.pieces):
         return None
     return "".join(piece.text for piece in value.pieces)
+
+
+# -- files next to the script
+
+SCRIPT = "$0 "
+"""Pseudo-variable for the path of the script file; not set in a script inside another file."""
+_MAX_SOURCED, _MAX_STEPS, _MAX_PATH = 1 << 16, 8, 1000
+_SELF = lazy(
+    r"\$(?:(?:0|BASH_SOURCE)(?!\w)"
+    r"|\{(?:0|BASH_SOURCE(?:\[0\])?)(/\.\./[^}%:]*)?(?::-\$\{?0\}?)?(%/\*)?\})"
+)
+_STEP = lazy(
+    r"""\$\(\s*(?:(dirname)|cd(?:\s+-P)?|realpath|readlink\s+-[a-z]+)\s+(?:--\s+)?"""
+    r"""(?:"([^"$`]+)")?([^\s"'$`()&;|]*)\s*(?:[12&]?>[>&\s]*[\w/]++\s*){0,3}"""
+    r"""(?:\|\|\s*exit(?:\s+\d+)?\s*)?(?:(?:&&|;)\s*pwd(?:\s+-P)?\s*)?\)"""
+)
+"""Pattern of a command that prints a path for a known one."""
+_NAME = lazy(r"\$(?:(\w+)|\{(\w+)\})")
+_OWN_PATH = lazy(r"\x01((?:/[\w.@%+,=: -]*)*)")
+
+
+def _own_path(scope: ShellScope, field: Field) -> str | None:
+    """Return the path in ``$(dirname "$0")/path`` or an equivalent word; None for other words."""
+
+    def held(name: re.Match[str]) -> str:
+        value = scope.get(name[1] or name[2])
+        known = value.pieces if value is not None and value.conditions == {None} else None
+        return "".join(piece.text for piece in known) if known else name[0]
+
+    def step(found: re.Match[str]) -> str:
+        path = (found[2] or "") + found[3]
+        above, _, last = path.rpartition("/")
+        climbs = not above or last in ("", ".", "..")
+        return path if not found[1] else f"{path}/.." if climbs else above
+
+    text = field.text if all(piece.condition is None for piece in field.pieces) else ""
+    for _ in range(_MAX_STEPS):
+        text = _SELF.sub(lambda own: f"\x01/0{own[1] or ''}{'/..' if own[2] else ''}", text)
+        text = _NAME.sub(held, _STEP.sub(step, text))[:_MAX_PATH]
+    own = _OWN_PATH.fullmatch(text)
+    return posixpath.normpath(f".{own[1]}") if own is not None else None
+
+
+def neighbor(scope: ShellScope, field: Field) -> ConfigFile | None:
+    """Return the file that a word names next to the script; None if that is unknown."""
+    folder, current, own = _folder(scope), directory(scope), _own_path(scope, field)
+    elsewhere = (
+        field.unknown or field.text[:1] in "/~" or (current is None and scope.get(DIRECTORY))
+    )
+    if folder is None or (own is None and elsewhere):
+        return None
+    name = own or posixpath.join(current or "", field.text)
+    places = [folder] if own else [folder, Path()]
+    found = read_below(name, places, roots=[*allowed_roots(folder)], limit=_MAX_SOURCED)
+    return None if found.why == NO_FILE and not own else found
+
+
+def _folder(scope: ShellScope) -> Path | None:
+    texts = value.texts() if (value := scope.get(SCRIPT)) is not None else None
+    return Path(texts[0]).parent if texts is not None else None
+
+
+def sourced(scope: ShellScope, node: Simple, fields: Sequence[Field]) -> tuple[Script, str] | None:
+    """Return the script that `source` reads, all with its place, and a note; None if unreadable."""
+    is_source = fields[0].text in ("source", ".") and len(fields) == 2
+    found = neighbor(scope, fields[1]) if is_source else None
+    if found is None or found.text is None:
+        return None
+    path = posixpath.relpath(found.shown, _folder(scope))
+    text, source = found.text, node.span.source
+    if "/" in path:
+        for name in ("BASH_SOURCE[0]", "BASH_SOURCE"):  # itself, not the script
+            text = text.replace(name, f"0/../{path}")
+    source.document.spend(1000)
+    where = [source.offset(node.span.start)] * len(text)
+    with suppress(InputError):
+        return parse(SourceText(source.document, text, where)), f"read from {path}"
+    return None
+
+
+def imported(value: Value, span: SourceSpan, note: str) -> Value:
+    """Return a value that the `source` command at `span` sets, without places in its file."""
+
+    def put(piece: WordPiece) -> WordPiece:
+        return replace(piece, owner=None, note=f"{piece.note}; {note}" if piece.note else note)
+
+    moved = replace(value.each(put), span=replace(span, end=span.start))
+    items = tuple(Field(item.pieces) for item in moved.items or ())
+    return moved if moved.items is None else replace(moved, items=items)

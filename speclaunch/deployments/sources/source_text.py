@@ -220,19 +220,8 @@ class WordPiece(Struct, frozen=True):
         return replace(self, quoted=quoted, owner=owner)
 
     def slice(self, start: int, end: int) -> WordPiece:
-        return WordPiece(
-            self.text[start:end],
-            self.source,
-            self.start + (start if self.exact else 0),
-            self.quoted,
-            self.exact,
-            self.unknown,
-            self.note,
-            self.owner,
-            self.default_of,
-            self.inside,
-            self.condition,
-        )
+        begin = self.start + (start if self.exact else 0)
+        return replace(self, text=self.text[start:end], start=begin)
 
 
 class SourceBuilder:
