@@ -341,16 +341,12 @@ def hands_on(function: Function, call: Sequence[Field]) -> bool:
 
 
 def _runs(nodes: Sequence[Node]) -> bool:
-    for node in nodes:
-        inner: Sequence[Node] = ()
-        if isinstance(node, Simple):
-            if node.words and base(node.words[0].plain or "") in _RUN:
-                return True
-        elif isinstance(node, Compound):
-            inner = [inner for branch in node.branches for inner in branch.body]
-        if _runs(inner):
-            return True
-    return False
+    return any(
+        base(node.words[0].plain or "") in _RUN
+        if isinstance(node, Simple) and node.words
+        else isinstance(node, Compound) and any(_runs(branch.body) for branch in node.branches)
+        for node in nodes
+    )
 
 
 # -- here-documents: ``bash <<EOF``, ``ssh host <<'EOF'``, ``cat > run.sh <<EOF``
@@ -494,13 +490,8 @@ def without_router(words: Sequence[Word]) -> tuple[tuple[Word, ...], tuple[Dropp
         if word.text.startswith("--"):
             _drop(routers, dropped)
             name = word.text.partition("=")[0]
-            routers = [word] if name.startswith(_ROUTER_PREFIX) or name in _RANKS else None
-            if routers is None:
-                remaining.append(word)
-        elif routers is not None:
-            routers.append(word)
-        else:
-            remaining.append(word)
+            routers = [] if name.startswith(_ROUTER_PREFIX) or name in _RANKS else None
+        (remaining if routers is None else routers).append(word)
     _drop(routers, dropped)
     return tuple(remaining), tuple(dropped)
 

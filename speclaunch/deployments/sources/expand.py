@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from operator import itemgetter
-from pathlib import PurePath
 
 from msgspec.structs import replace
 
@@ -61,7 +60,7 @@ _NEGATED = lazy(r"(?:\A|[\s;&|(])!\s+\Z")
 _RELATION = lazy(r"(==|!=|<=|>=|<|>)")
 _RELATIONS = {"==": "-eq", "!=": "-ne", "<=": "-le", ">=": "-ge", "<": "-lt", ">": "-gt"}
 _OPTION = lazy(r"--[A-Za-z][\w-]*")
-_FILE_TEST = lazy(r"(\[\n|test\n)?(!\n)?-([efrs])\n([^\n]+?)(?:\n\])?")
+_FILE_TEST = lazy(r"(\[\n|test\n)?(!\n)?-([efrs])\n[^\n]+?(?:\n\])?")
 _MAGIC = lazy(r"[*?[]")
 _ORDERS: dict[str, Callable[[int, int], bool]] = {
     f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
@@ -123,7 +122,7 @@ class Expander:
         self.document.spend(1 + len(pieces))
         if size > MAX_TEXT or len(pieces) > MAX_WORDS:
             return self._opaque(word, f"it is longer than {MAX_TEXT} characters").pieces
-        return tuple(piece for piece in pieces if piece.text or piece.default_of)
+        return tuple(piece for piece in pieces if piece.text or piece.default_of or piece.note)
 
     def plain(self, word: ShellWord) -> str | None:
         pieces = self.text(word)
@@ -140,14 +139,11 @@ class Expander:
                 return tuple(_with_outer(piece)) if source.outer else (piece,)
             case Parameter():
                 return self._parameter(part, source)
-            case Arithmetic():
-                is_set = self.compute(part.text, SourceSpan(source, part.start, part.end))
-                number = None if is_set else expansions.arithmetic(part.text, self._number)
-                if number is None:
-                    return self.unknown(part, source, "this cannot be computed from the file")
-                return (self._derived(str(number), part, source),)
-            case Substitution():
-                return self._substitution(part, source)
+            case Arithmetic() | Substitution():
+                before, self.assumption = self.assumption, None
+                found = self._computed_part(part, source)
+                note, self.assumption = self.assumption, before or self.assumption
+                return tuple(replace(piece, note=piece.note or note) for piece in found)
             case OpaquePart():
                 return self.unknown(part, source, part.why)
 
@@ -185,7 +181,15 @@ class Expander:
             return None
         return "".join(piece.text for piece in present(value.pieces)) or None
 
-    def _substitution(self, part: Substitution, source: SourceText) -> Result:  # noqa: PLR0911
+    def _computed_part(  # noqa: PLR0911
+        self, part: Arithmetic | Substitution, source: SourceText
+    ) -> tuple[WordPiece, ...]:
+        if isinstance(part, Arithmetic):
+            is_set = self.compute(part.text, SourceSpan(source, part.start, part.end))
+            number = None if is_set else expansions.arithmetic(part.text, self._number)
+            if number is None:
+                return self.unknown(part, source, "this cannot be computed from the file")
+            return (self._derived(str(number), part, source),)
         inner = part.source or source
         shown = " ".join(source.text[part.start : part.end].split())
         why = f"`{shown if len(shown) <= 60 else f'{shown[:57]}…'}` is not run"
@@ -211,7 +215,7 @@ class Expander:
 
     def _document(
         self, redirect: Redirect, body: SourceSpan, part: Part, source: SourceText
-    ) -> Result:
+    ) -> tuple[WordPiece, ...]:
         if not redirect.literal and any(char in body.text for char in "$`\\"):
             word = quoted_text(body)
             if word is None:
@@ -438,7 +442,7 @@ class Expander:
         exists = found is not None and found.why != NO_FILE
         if found is None or not (exists or test[3] == "f"):
             return None
-        note = f"{PurePath(test[4]).name} {'is' if exists else 'is not'} next to the script"
+        note = f"the script's folder has {'a' if exists else 'no'} file {found.shown}"
         self.assumption = self.assumption or note
         return exists != bool(test[2])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from msgspec.structs import replace
@@ -110,8 +111,8 @@ def default_value(
     if part.name.isdigit():
         note = f"the default of argument {part.name} of the script"
     written = expander.text(part.operand) if part.operand is not None else ()
-    if not written and variable is not None:  # empty, but with a place
-        defaults = (DefaultOf(variable, filled, part.start, 0),)
+    if not written:  # empty, but with a place
+        defaults = (DefaultOf(variable, filled, part.start, 0),) if variable is not None else ()
         return (WordPiece("", source, part.start, exact=False, note=note, default_of=defaults),)
     if any(piece.unknown for piece in written):
         return expander.unknown(part, source, f"the default of `{part.name}` cannot be evaluated")
@@ -225,7 +226,9 @@ def _length(
         known = not any(piece.unknown or piece.condition for piece in present(chosen))
     if not known:
         return expander.unknown(part, source, f"the length of `{part.name}` is unknown")
-    return (WordPiece(str(size), source, part.start, exact=False),)
+    counted = chosen if isinstance(chosen, list) else [Field(chosen)]
+    note = next((piece.note for field in counted for piece in field.pieces if piece.note), None)
+    return (WordPiece(str(size), source, part.start, exact=False, note=note),)
 
 
 def _changed(expander: WordExpander, part: Parameter, text: str) -> str | None:  # noqa: PLR0911
@@ -347,26 +350,20 @@ def arithmetic(text: str, lookup: Callable[[str], str | None]) -> int | None:
     return value if rest == len(tokens) and abs(value) < 1 << 62 else None
 
 
-def _added(tokens: Sequence[str], at: int) -> tuple[int, int]:
-    value, at = _multiplied(tokens, at)
-    while at < len(tokens) and tokens[at] in "+-":
-        other, after = _multiplied(tokens, at + 1)
-        value = value + other if tokens[at] == "+" else value - other
-        at = after
+def _added(tokens: Sequence[str], at: int, operators: str = "+-") -> tuple[int, int]:
+    operand = _factor if operators == "*/%" else partial(_added, operators="*/%")
+    value, at = operand(tokens, at)
+    while at < len(tokens) and tokens[at] in operators:
+        other, after = operand(tokens, at + 1)
+        value, at = _combined(value, tokens[at], other), after
     return value, at
 
 
-def _multiplied(tokens: Sequence[str], at: int) -> tuple[int, int]:
-    value, at = _factor(tokens, at)
-    while at < len(tokens) and tokens[at] in "*/%":
-        other, after = _factor(tokens, at + 1)
-        if tokens[at] == "*":
-            value *= other
-        else:  # towards zero, as in C
-            quotient = abs(value) // abs(other) * (1 if value * other >= 0 else -1)
-            value = quotient if tokens[at] == "/" else value - quotient * other
-        at = after
-    return value, at
+def _combined(left: int, operator: str, right: int) -> int:
+    if operator in "+-*":
+        return {"+": left + right, "-": left - right, "*": left * right}[operator]
+    quotient = abs(left) // abs(right) * (1 if left * right >= 0 else -1)  # towards zero, as in C
+    return quotient if operator == "/" else left - quotient * right
 
 
 def _factor(tokens: Sequence[str], at: int) -> tuple[int, int]:

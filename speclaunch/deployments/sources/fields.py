@@ -537,16 +537,17 @@ def _decided(chosen: Value, merged: Value | None, note: str | None) -> Value:
     its = chosen.conditions
 
     def put(piece: WordPiece) -> WordPiece:
-        condition = piece.condition
-        if condition in its or str(condition).endswith(NOT_BY_DEFAULT):
-            return piece
-        return replace(piece, condition=f"{condition}{NOT_BY_DEFAULT}")
+        condition = str(piece.condition)
+        is_new = piece.condition not in its and not condition.endswith(NOT_BY_DEFAULT)
+        return replace(piece, condition=f"{condition}{NOT_BY_DEFAULT}") if is_new else piece
 
     if merged is not None:
         chosen = replace(chosen, exported=merged.exported)
         own, longer = chosen.texts(), merged.texts()
         if own != longer and _begins(own, longer):
-            return merged.each(put)
+            found, empty = merged.each(put), chosen.noted(note).pieces or ()
+            pieces = (*empty, *(found.pieces or ()))
+            return replace(found, pieces=pieces) if own == ("",) else found
     return chosen.noted(note)
 
 

@@ -265,21 +265,19 @@ def _own_path(scope: ShellScope, field: Field) -> str | None:
 
 def neighbor(scope: ShellScope, field: Field) -> ConfigFile | None:
     """Return the file that a word names next to the script; None if that is unknown."""
-    folder, current, own = _folder(scope), directory(scope), _own_path(scope, field)
+    script, current, own = scope.get(SCRIPT), directory(scope), _own_path(scope, field)
     elsewhere = (
         field.unknown or field.text[:1] in "/~" or (current is None and scope.get(DIRECTORY))
     )
-    if folder is None or (own is None and elsewhere):
+    if script is None or (own is None and elsewhere):
         return None
+    folder = Path("".join(script.texts() or ())).parent
     name = own or posixpath.join(current or "", field.text)
     places = [folder] if own else [folder, Path()]
     found = read_below(name, places, roots=[*allowed_roots(folder)], limit=_MAX_SOURCED)
-    return None if found.why == NO_FILE and not own else found
-
-
-def _folder(scope: ShellScope) -> Path | None:
-    texts = value.texts() if (value := scope.get(SCRIPT)) is not None else None
-    return Path(texts[0]).parent if texts is not None else None
+    if found.text is not None:
+        return replace(found, shown=posixpath.relpath(found.shown, folder))
+    return found if own or found.why != NO_FILE else None
 
 
 def sourced(scope: ShellScope, node: Simple, fields: Sequence[Field]) -> tuple[Script, str] | None:
@@ -288,15 +286,13 @@ def sourced(scope: ShellScope, node: Simple, fields: Sequence[Field]) -> tuple[S
     found = neighbor(scope, fields[1]) if is_source else None
     if found is None or found.text is None:
         return None
-    path = posixpath.relpath(found.shown, _folder(scope))
-    text, source = found.text, node.span.source
-    if "/" in path:
-        for name in ("BASH_SOURCE[0]", "BASH_SOURCE"):  # itself, not the script
-            text = text.replace(name, f"0/../{path}")
-    source.document.spend(1000)
-    where = [source.offset(node.span.start)] * len(text)
+    text, document = found.text, node.span.source.document
+    if "/" in found.shown:  # `$BASH_SOURCE` is not the script
+        text = re.sub(r"BASH_SOURCE(\[0\])?", lambda _: f"0/../{found.shown}", text)
+    document.spend(1000)
+    where = [node.span.source.offset(node.span.start)] * len(text)
     with suppress(InputError):
-        return parse(SourceText(source.document, text, where)), f"read from {path}"
+        return parse(SourceText(document, text, where)), f"read from {found.shown}"
     return None
 
 

@@ -10,7 +10,6 @@ from tests.support.loops import rows
 
 OPTIONS = "M=\nwhile [ $# -gt 0 ]; do case $1 in --m) M=$2; shift 2;; esac; done\n"
 UNKNOWN = [
-    (OPTIONS + 'TP="${M:-4}"', "4"),
     (OPTIONS + 'TP="4${M:+8}"', "4"),
     OPTIONS + 'TP="${M:-$(x)}"\n[ -z "$TP" ] && TP=4',
     'TP=1\neval "TP=4"',
@@ -103,6 +102,11 @@ DEFAULTS = [
     ('TP=2\nfor a in "$@"; do TP=$a; done', "2", "arguments"),
     ('TP=2\np() { while [ $# -gt 0 ]; do TP=$1; shift; done; }\np "$@"', "2", "arguments"),
     ("if [ -n \"$1\" ]; then TP=$1; else TP=4; fi", "4", "arguments"),
+    ("N=${N:-3}\nTP=$((N + 1))", "4", "`N`"),
+    ("N=${N:-4}\nTP=$(echo $N)", "4", "`N`"),
+    ("A=(${L:-1 2})\nTP=${#A[@]}", "2", "`L`"),
+    (OPTIONS + "TP=${M:-4}", "4", "arguments"),
+    ("M=${1:-}\nTP=${M:-4}", "4", "argument 1"),
 ]  # fmt: skip
 
 
