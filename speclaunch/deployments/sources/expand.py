@@ -6,7 +6,6 @@ unquoted text. An unknown part (an unset variable, a command) is unchanged.
 
 from __future__ import annotations
 
-import operator
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +19,11 @@ from speclaunch.core import InputError, lazy
 from speclaunch.deployments.sources import expansions
 from speclaunch.deployments.sources.effective_words import NO_FILE
 from speclaunch.deployments.sources.expansions import (
-    INTEGER,
     MAX_TEXT,
     MAX_WORDS,
     Result,
     TooMany,
+    comparison,
     expand_braces,
 )
 from speclaunch.deployments.sources.fields import (
@@ -62,9 +61,6 @@ _RELATIONS = {"==": "-eq", "!=": "-ne", "<=": "-le", ">=": "-ge", "<": "-lt", ">
 _OPTION = lazy(r"--[A-Za-z][\w-]*")
 _FILE_TEST = lazy(r"(\[\n|test\n)?(!\n)?-([efrs])\n[^\n]+?(?:\n\])?")
 _MAGIC = lazy(r"[*?[]")
-_ORDERS: dict[str, Callable[[int, int], bool]] = {
-    f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
-}
 _MAX_ROUNDS = 16
 """Maximum number of items of a loop whose body is read for each item."""
 _HOME = "`~` is the home directory of the user who runs it"
@@ -125,6 +121,7 @@ class Expander:
         return tuple(piece for piece in pieces if piece.text or piece.default_of or piece.note)
 
     def plain(self, word: ShellWord) -> str | None:
+        """Return the text of a word; None if a part of it is unknown."""
         pieces = self.text(word)
         if any(piece.unknown for piece in pieces):
             return None
@@ -133,6 +130,7 @@ class Expander:
     # -- parts --------------------------------------------------------------------------
 
     def part(self, part: Part, source: SourceText) -> Result:
+        """Return the expansion of a part."""
         match part:
             case Literal():
                 piece = WordPiece(part.text, source, part.start, part.quoted, part.exact)
@@ -146,6 +144,13 @@ class Expander:
                 return tuple(replace(piece, note=piece.note or note) for piece in found)
             case OpaquePart():
                 return self.unknown(part, source, part.why)
+
+    def _substituted(self, expression: SourceSpan) -> str:
+        """Return an arithmetic expression with the values of ``${…}``; unchanged if unknown."""
+        word = quoted_text(expression) if "${" in expression.text else None
+        pieces = self.text(word) if word is not None else ()
+        is_known = word is not None and self.assume(pieces)
+        return "".join(piece.text for piece in present(pieces)) if is_known else expression.text
 
     def compute(self, expression: str, span: SourceSpan, *, counts: bool = False) -> bool:
         """Return True if `expression` sets variables: if it `counts`, also to a known number."""
@@ -161,6 +166,7 @@ class Expander:
     def unknown(
         self, part: Part, source: SourceText, why: str, *, inside: bool = False
     ) -> tuple[WordPiece, ...]:
+        """Return a part unchanged, marked as unknown for the reason `why`."""
         end = getattr(part, "end", part.start)
         raw = source.text[part.start : end]
         return (WordPiece(raw, source, part.start, quoted=True, unknown=why, inside=inside),)
@@ -186,7 +192,8 @@ class Expander:
     ) -> tuple[WordPiece, ...]:
         if isinstance(part, Arithmetic):
             is_set = self.compute(part.text, SourceSpan(source, part.start, part.end))
-            number = None if is_set else expansions.arithmetic(part.text, self._number)
+            inside = self._substituted(SourceSpan(source, part.start + 3, part.end - 2))
+            number = None if is_set else expansions.arithmetic(inside, self._number)
             if number is None:
                 return self.unknown(part, source, "this cannot be computed from the file")
             return (self._derived(str(number), part, source),)
@@ -247,6 +254,7 @@ class Expander:
         return self.chosen(part, source, value)
 
     def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
+        """Return an unknown value for a variable that the file does not set."""
         if outer := _of_outer_script(part, source):
             return self.unknown(part, source, str(outer.unknown), inside=outer.inside)
         why = f"`{part.name}` is not set in this file"
@@ -279,14 +287,14 @@ class Expander:
         self, items: Sequence[Field], part: Part, source: SourceText
     ) -> tuple[WordPiece, ...]:
         pieces: list[WordPiece] = []
-        separators = self._separators()
+        separators = self.separators()
         for number, item in enumerate(items):
             if number and separators:
                 pieces.append(self._derived(separators[0], part, source))
             pieces.extend(item.pieces)
         return tuple(pieces)
 
-    def _separators(self) -> str:
+    def separators(self) -> str:
         """Return the characters of `IFS`."""
         value = self.scope.get("IFS")
         texts = value.texts() if value is not None else None
@@ -296,7 +304,7 @@ class Expander:
         self, pieces: tuple[WordPiece, ...], part: Part, source: SourceText
     ) -> tuple[WordPiece, ...]:
         """Return the text of an unquoted expansion; unknown if `IFS` splits it in another way."""
-        other = set(self._separators()) ^ set(" \t\n")
+        other = set(self.separators()) ^ set(" \t\n")
         if other.isdisjoint("".join(piece.text for piece in pieces if not piece.unknown)):
             return pieces
         return self.unknown(part, source, "`IFS` splits it", inside=True)
@@ -408,7 +416,8 @@ class Expander:
             with suppress(InputError):  # too many parentheses: the result is unknown
                 result = self.holds(parse(inside).nodes, pattern=True)
         elif source.text.startswith("((", start):
-            result = self.computed(source.text[start + 2 : node.span.end - 2])
+            inner = SourceSpan(source, start + 2, node.span.end - 2)
+            result = self.computed(self._substituted(inner))
         return result
 
     def _compared(self, words: Sequence[ShellWord], *, pattern: bool) -> bool | None:  # noqa: PLR0911
@@ -429,12 +438,12 @@ class Expander:
         elif not pattern:
             return {"true": True, ":": True, "false": False}.get(" ".join(texts))
         if texts[:1] == ["!"] and len(texts) > 1:
-            result = _comparison(texts[1:])
+            result = comparison(texts[1:])
             return result if result is None else not result
         if pattern and texts[1:2] in (["="], ["=="], ["!="]) and len(texts) == 3:
             right = self._pattern(words[2])
             return None if right is None else fnmatchcase(texts[0], right) == (texts[1] != "!=")
-        return _comparison(texts)
+        return comparison(texts)
 
     def _is_file(self, name: Field, test: re.Match[str]) -> bool | None:
         """Return the result of `[ -f name ]` for a file next to the script; None if unknown."""
@@ -452,7 +461,7 @@ class Expander:
         numbers = [expansions.arithmetic(side, self._number) for side in (left, right)]
         if None in numbers or expansions.set_by(text):
             return None
-        return _comparison([str(numbers[0]), _RELATIONS[operator], str(numbers[1])])
+        return comparison([str(numbers[0]), _RELATIONS[operator], str(numbers[1])])
 
     def matches(self, subject: ShellWord, label: SourceSpan) -> bool | None:
         """Return True if a label of a `case`, such as `a|b)`, matches; None if unknown."""
@@ -492,6 +501,9 @@ class Expander:
             result = self.part(part, word.source)
             quoted = part.quoted
             if isinstance(result, list):
+                if not quoted and self.scope.get("IFS"):
+                    held = (self._separable(f.pieces, part, word.source) for f in result)
+                    result = list(map(Field, held))
                 builder.several(result, quoted=quoted)
             elif quoted or isinstance(part, Literal):
                 builder.add(result, quoted=quoted)
@@ -510,9 +522,7 @@ class Expander:
     def _placed(self, field: Field, word: ShellWord, expansion: bool) -> Field:
         if field.span is not None:  # a complete element of an array
             return Field(field.pieces, field.span, field.used or word.span)
-        if not expansion:
-            return Field(field.pieces, word.span, field.used)
-        owner = field.pieces[0].owner if field.pieces else None
+        owner = field.pieces[0].owner if expansion and field.pieces else None
         if owner is None or not owner.text or any(p.owner is not owner for p in field.pieces):
             return Field(field.pieces, word.span, field.used)
         last = word.parts[-1]
@@ -522,23 +532,6 @@ class Expander:
             if length == sum(len(piece.text) for piece in field.pieces):
                 return Field(field.pieces, owner, word.span)
         return Field(field.pieces, field.span, word.span)
-
-
-def _comparison(words: Sequence[str]) -> bool | None:
-    """Return the result of `[ words ]` for a comparison of texts or integers; None for others."""
-    match words:
-        case [text]:
-            return bool(text)
-        case ["-n" | "-z" as operator, text]:
-            return bool(text) == (operator == "-n")
-        case [left, "=" | "==" | "!=" as operator, right]:
-            return (left == right) == (operator != "!=")
-        case [left, operator, right] if operator in _ORDERS and (
-            INTEGER.match(left) and INTEGER.match(right)
-        ):
-            return _ORDERS[operator](int(left), int(right))
-        case _:
-            return None
 
 
 def _of_outer_script(part: Parameter, source: SourceText) -> WordPiece | None:

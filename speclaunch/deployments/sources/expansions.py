@@ -6,6 +6,7 @@ Supported: ``${NAME:-word}``, ``${NAME##*/}`` and the other operators; ``$(( …
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -41,30 +42,19 @@ Result: TypeAlias = tuple[WordPiece, ...] | list[Field]
 
 
 class WordExpander(Protocol):
-    """Interface of `expand.Expander` that these expansions use."""
+    """Interface of `expand.Expander` that these expansions use; it documents the methods."""
 
     document: Document
     scope: ShellScope
 
-    def part(self, part: Part, source: SourceText) -> Result:
-        """Return the expansion of a part."""
-
-    def text(self, word: ShellWord) -> tuple[WordPiece, ...]:
-        """Return the text of a word without splitting."""
-
-    def plain(self, word: ShellWord) -> str | None:
-        """Return the text of a word; None if a part of it is unknown."""
-
+    def part(self, part: Part, source: SourceText) -> Result: ...
+    def text(self, word: ShellWord) -> tuple[WordPiece, ...]: ...
+    def plain(self, word: ShellWord) -> str | None: ...
     def unknown(
         self, part: Part, source: SourceText, why: str, *, inside: bool = False
-    ) -> tuple[WordPiece, ...]:
-        """Return a part unchanged, marked as unknown for the reason `why`."""
-
-    def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
-        """Return an unknown value for a variable that the file does not set."""
-
-    def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result:
-        """Return a value, or the array elements that `part.index` selects."""
+    ) -> tuple[WordPiece, ...]: ...
+    def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]: ...
+    def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result: ...
 
 
 def expand_parameter(  # noqa: PLR0911
@@ -79,14 +69,12 @@ def expand_parameter(  # noqa: PLR0911
         return expander.unset(part, source)
     why = f"`{source.text[part.start : part.end]}` is not evaluated"
     if value.items is not None and part.index in ("@", "*"):
-        if part.operator == ":" and part.operand is not None:
-            bounds = _SLICE.match(expander.plain(part.operand) or "x")
-            if bounds is not None and not (bounds[2] or "").startswith("-"):
-                start = int(bounds[1] or 0)
-                end = start + int(bounds[2]) if bounds[2] else len(value.items)
-                if start >= 0:
-                    return list(value.items[start:end])
-        return expander.unknown(part, source, why)
+        operand = part.operand if part.operator == ":" else None
+        bounds = _SLICE.match(expander.plain(operand) or "x") if operand is not None else None
+        start, count = (int(text or 0) for text in bounds.groups()) if bounds else (-1, 0)
+        if bounds is None or start < 0 or count < 0:
+            return expander.unknown(part, source, why)
+        return list(value.items[start : start + count if bounds[2] else None])
     chosen = expander.chosen(part, source, value)
     if isinstance(chosen, list) or any(piece.unknown for piece in chosen):
         return expander.unknown(part, source, why)
@@ -289,6 +277,9 @@ _TOKEN = lazy(
 )
 _MAX_TOKENS = 200
 INTEGER = lazy(r"[+-]?[0-9]{1,18}\Z")
+_ORDERS: dict[str, Callable[[int, int], bool]] = {
+    f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
 _SET_BY_BASH = {
     *("BASHPID", "EUID", "HOME", "HOSTNAME", "HOSTTYPE", "LINENO", "OLDPWD", "OSTYPE"),
     *("PPID", "PWD", "RANDOM", "SECONDS", "UID"),
@@ -359,11 +350,11 @@ def _added(tokens: Sequence[str], at: int, operators: str = "+-") -> tuple[int, 
     return value, at
 
 
-def _combined(left: int, operator: str, right: int) -> int:
-    if operator in "+-*":
-        return {"+": left + right, "-": left - right, "*": left * right}[operator]
+def _combined(left: int, sign: str, right: int) -> int:
+    if sign in "+-*":
+        return {"+": left + right, "-": left - right, "*": left * right}[sign]
     quotient = abs(left) // abs(right) * (1 if left * right >= 0 else -1)  # towards zero, as in C
-    return quotient if operator == "/" else left - quotient * right
+    return quotient if sign == "/" else left - quotient * right
 
 
 def _factor(tokens: Sequence[str], at: int) -> tuple[int, int]:
@@ -398,25 +389,34 @@ def output_of(words: Sequence[str], most: int) -> str | None:
 
 def _seq(arguments: list[str], most: int) -> str | None:
     separator = "\n"
-    while arguments and arguments[0].startswith("-") and not INTEGER.match(arguments[0]):
+    if arguments and arguments[0].startswith("-s"):
         option = arguments.pop(0)
-        if option == "-s" and arguments:
-            separator = arguments.pop(0)
-        elif option.startswith("-s") and len(option) > 2:
-            separator = option[2:]
-        else:
-            return None
+        separator = option[2:] or (arguments.pop(0) if arguments else "")
     if not 1 <= len(arguments) <= 3 or not all(INTEGER.match(text) for text in arguments):
         return None
     numbers = [int(text) for text in arguments]
     first = numbers[0] if len(numbers) > 1 else 1
     step = numbers[1] if len(numbers) == 3 else 1
-    if step == 0:
+    if step == 0 or (numbers[-1] - first) // step >= most:
         return None
-    values = range(first, numbers[-1] + (1 if step > 0 else -1), step)
-    if (numbers[-1] - first) // step >= most:
-        return None
-    return separator.join(str(value) for value in values)
+    return separator.join(map(str, range(first, numbers[-1] + (1 if step > 0 else -1), step)))
+
+
+def comparison(words: Sequence[str]) -> bool | None:
+    """Return the result of `[ words ]` for a comparison of texts or integers; None for others."""
+    match words:
+        case [text]:
+            return bool(text)
+        case ["-n" | "-z" as operator, text]:
+            return bool(text) == (operator == "-n")
+        case [left, "=" | "==" | "!=" as operator, right]:
+            return (left == right) == (operator != "!=")
+        case [left, operator, right] if operator in _ORDERS and (
+            INTEGER.match(left) and INTEGER.match(right)
+        ):
+            return _ORDERS[operator](int(left), int(right))
+        case _:
+            return None
 
 
 # -- braces

@@ -118,12 +118,52 @@ def builtin(  # noqa: PLR0912
         case "printf" if len(fields) > 2 and fields[1].text == "-v":
             scope.set(fields[2].text, Value(node.span, why="`printf -v` sets it"))
         case _ if name in _READING:
-            for field in fields[1:]:
-                if field.text.isidentifier():
-                    scope.set(field.text, Value(node.span, why=f"`{name}` sets it when it runs"))
+            _read(expander, node, [field.text for field in fields])
         case _:
             return None
     return []
+
+
+def _read(expander: Expander, node: Simple, texts: Sequence[str]) -> None:
+    """Set the variables of `read` or `mapfile -t`: to the words after `<<<`, or unknown."""
+    names = [text for text in texts[1:] if text.isidentifier()]
+    options = {char for text in texts[1:] if text[:1] == "-" for char in text[1:]}
+    is_array, by_line = bool(options & {"a", "t"}), texts[0] != "read"
+    is_known = not options - set("t" if by_line else "ra")
+    words = _input(expander, node, by_line) if is_known else None
+    start = replace(node.span, end=node.span.start)
+    for index, name in enumerate(names):
+        value = Value(node.span, why=f"`{texts[0]}` sets it when it runs")
+        if words is not None and is_array:
+            value = Value(start, items=tuple(Field((word,)) for word in words))
+        elif words is not None and len(words) <= len(names) and not by_line:
+            value = Value(start, words[index : index + 1])
+        expander.scope.set(name, value)
+
+
+def _input(expander: Expander, node: Simple, by_line: bool) -> tuple[WordPiece, ...] | None:
+    """Return the words or lines after `<<<`; None if unknown."""
+    here = node.redirects[0] if len(node.redirects) == 1 else None
+    target = here.target if here is not None and here.operator == "<<<" else None
+    pieces = expander.text(target) if target is not None else ()
+    text = "".join(piece.text for piece in pieces)
+    with expander.scope.isolated():
+        for assignment in node.assignments:
+            assign(expander, assignment)
+        ifs, separators = expander.scope.get("IFS"), expander.separators()
+    is_blank = separators == " \t\n" and ifs is None
+    is_sign = ifs is not None and ifs.conditions == {None} and re.fullmatch(r"\S", separators)
+    is_unknown = any(piece.unknown or piece.condition for piece in pieces)
+    if target is None or is_unknown or "\\" in text or not (by_line or is_blank or is_sign):
+        return None
+    words = text.split("\n")
+    if not by_line:
+        line = words[0].strip(" \t" if is_blank else "")
+        words = re.split(r"[ \t]+" if is_blank else re.escape(separators), line)
+        words = words[:-1] if not words[-1] else words
+    note = next((piece.note for piece in pieces if piece.note), None)
+    at, start = node.span.source, node.span.start
+    return tuple(WordPiece(word, at, start, exact=False, note=note) for word in words)
 
 
 def _eval(scope: ShellScope, span: SourceSpan, text: str) -> None:
@@ -134,10 +174,10 @@ def _eval(scope: ShellScope, span: SourceSpan, text: str) -> None:
 def _declare(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[Assigned]:
     scope = expander.scope
     options = [field.text for field in fields[1:] if field.text.startswith(("-", "+"))]
-    exports = fields[0].text == "export" or any("x" in o for o in options if o[0] == "-")
-    if fields[0].text == "export" and "-n" in options:
-        exports = False
-    if scope.locals and fields[0].text != "export" and "-g" not in options:
+    is_export = fields[0].text == "export"
+    exports = any("x" in o for o in options if o[0] == "-")
+    exports = "-n" not in options if is_export else exports
+    if scope.locals and not is_export and "-g" not in options:
         for name in (*(a.name for a in node.declared), *(field.text for field in fields[1:])):
             scope.locals[-1].setdefault(name, scope.get(name))
     done = [assign(expander, assignment, exported=exports or None) for assignment in node.declared]
@@ -145,7 +185,7 @@ def _declare(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[
         if _BRACES.match(held.span.text):
             scope.set(name, Value(held.span, exported=held.exported, why="its braces are expanded"))
     kind = next((c for o in options if o[0] == "-" for c in o if c in "niluc"), None)
-    for name, held, _ in done if kind and fields[0].text != "export" else ():
+    for name, held, _ in done if kind and not is_export else ():
         why = f"`{fields[0].text} -{kind}` changes it"
         target = "".join(piece.text for piece in held.pieces or ()) if kind == "n" else ""
         for other in (name, target) if target.isidentifier() else (name,):
@@ -217,9 +257,8 @@ def _after(scope: ShellScope, span: SourceSpan, fields: Sequence[Field]) -> Valu
 def directory(scope: ShellScope) -> str | None:
     """Return the current directory relative to the initial one; None if unchanged or unknown."""
     value = scope.get(DIRECTORY)
-    if value is None or value.pieces is None or any(piece.condition for piece in value.pieces):
-        return None
-    return "".join(piece.text for piece in value.pieces)
+    texts = value.texts() if value is not None and value.conditions == {None} else None
+    return "".join(texts) if texts is not None else None
 
 
 # -- files next to the script

@@ -43,6 +43,14 @@ UNKNOWN = [
     "A=(1 $X)\nTP=${#A[@]}",
     "A=($X)\n[ ${#A[@]} -gt 0 ] && TP=2",
     "read -a A\nA+=(1)\nTP=${A[0]}",
+    "read -d , TP <<< 4,5",
+    "read TP B <<< '4 5 6'",
+    "read TP <<< '4\\\\'",
+    "IFS=', ' read TP B <<< 4,5",
+    "IFS= read TP <<< 4",
+    "mapfile TP <<< 4",
+    "[ -d /x ] && L=4\nread TP <<< $L",
+    "read TP < /x",
     "export TP={1,2}",
     "X=$(x)\nTP=${X:+4}",
     "[ -d /x ] && X=1\nTP=${X:+4}",
@@ -82,6 +90,13 @@ KNOWN = [
     ("TP=4\nfalse && TP=8", "4"),
     ("X=a\nTP=${X: -2}4", "4"),
     ("A=(\"$X\" \"$Y\")\nTP=${#A[@]}", "2"),
+    ("IFS=',' read -ra A <<< 1,2,4,\nTP=${A[2]}${#A[@]}", "43"),
+    ("L='4  5 '\nread -r A B C <<< \"$L\"\nTP=$A$B$C", "45"),
+    ("IFS=: read -r A B <<< a::\nTP=$A${B}4", "a4"),
+    ("A=4\nread A <<< ''\nTP=${A:-8}", "8"),
+    ("read -ra A <<< ''\nTP=${#A[@]}", "0"),
+    ("mapfile -t A <<< $'1\\n4'\ni=1\nTP=${A[$i]}", "4"),
+    ("IFS=, read -ra A <<< 1,2\nB='4 5'\nfor b in $B; do TP=$b; done", "5"),
     ("f() { case $1 in a) TP=2;; *) TP=4;; esac; }\nf a", "2"),
 ]  # fmt: skip
 
@@ -106,6 +121,7 @@ DEFAULTS = [
     ("N=${N:-4}\nTP=$(echo $N)", "4", "`N`"),
     ("A=(${L:-1 2})\nTP=${#A[@]}", "2", "`L`"),
     (OPTIONS + "TP=${M:-4}", "4", "arguments"),
+    ("D=${D:-0,1}\nIFS=, read -ra A <<< $D\nTP=${TP:-$(( ${#A[@]} * 2 ))}", "4", "`D`"),
     ("M=${1:-}\nTP=${M:-4}", "4", "argument 1"),
 ]  # fmt: skip
 
