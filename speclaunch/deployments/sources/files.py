@@ -111,6 +111,8 @@ def read_shell(text: str, shown: str) -> Reading:
 
         scope.variables |= compose_and_jobs.job_variables(document)
     reading = _together(run(document.source(), scope, strict=True), document)
+    if len(reading.unread) > 4 and not text.startswith("#!"):  # notes with commands to paste
+        return _together(run(document.source()), document)
     carriage = _carriage_return(text, shown) if reading.invocations else None
     if carriage is None:
         return reading

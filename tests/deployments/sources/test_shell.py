@@ -599,3 +599,13 @@ def test_arithmetic_with_a_default(expression: str) -> None:
 @over(["((X == 9))", "((X <= 9)) && y", "let Y=X", "((X))", "for ((i=0; i<X; i++)); do y; done"])
 def test_a_variable_that_arithmetic_reads_is_known(line: str) -> None:
     assert shell(f"X=8\n{line}\n{SERVER} --x $X\n").words[1].text == "8"
+
+
+def test_notes_with_commands_are_no_script() -> None:
+    """Bash rejects many lines of notes; nobody runs the file."""
+    notes = "".join(f"Option {n} (recommended):\n{SERVER} --tp {n}\n" for n in range(6))
+    for head, errors in (("", False), ("#!/bin/bash\n", True)):
+        reading = read_shell(head + notes, "notes.sh")
+        assert bool(reading.unread) is errors
+        assert [one.words[1].text for one in reading.invocations] == list("012345")
+    assert read_shell(notes[:60], "x.sh").unread
