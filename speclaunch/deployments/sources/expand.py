@@ -428,8 +428,7 @@ class Expander:
         texts = ["".join(piece.text for piece in present(pieces)) for pieces in fields]
         if texts[:1] == ["getopts"] and self.scope.positional == ():
             return False
-        test = _FILE_TEST.fullmatch("\n".join(texts))
-        if test is not None and bool(test[1]) != pattern:
+        if (test := _FILE_TEST.fullmatch("\n".join(texts))) and bool(test[1]) != pattern:
             return self._is_file(Field(fields[-2 if test[1] == "[\n" else -1]), test)
         if not all(map(self.assume, fields)):
             return None

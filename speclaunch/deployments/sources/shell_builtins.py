@@ -112,6 +112,7 @@ def builtin(  # noqa: PLR0912
                 )
         case "source" | ".":
             scope.sourced.extend(field.text for field in fields[1:2])
+            expander.document.spend(len(scope.variables) // 5)
             for name, value in list(scope.variables.items()):
                 if value.texts() == ("",) and len(fields) > 1:
                     scope.set(name, value.noted(f"unless {fields[1].text} sets `{name}`"))
@@ -129,8 +130,7 @@ def _read(expander: Expander, node: Simple, texts: Sequence[str]) -> None:
     names = [text for text in texts[1:] if text.isidentifier()]
     options = {char for text in texts[1:] if text[:1] == "-" for char in text[1:]}
     is_array, by_line = bool(options & {"a", "t"}), texts[0] != "read"
-    is_known = not options - set("t" if by_line else "ra")
-    words = _input(expander, node, by_line) if is_known else None
+    words = None if options - set("t" if by_line else "ra") else _input(expander, node, by_line)
     start = replace(node.span, end=node.span.start)
     for index, name in enumerate(names):
         value = Value(node.span, why=f"`{texts[0]}` sets it when it runs")
@@ -161,6 +161,7 @@ def _input(expander: Expander, node: Simple, by_line: bool) -> tuple[WordPiece, 
         line = words[0].strip(" \t" if is_blank else "")
         words = re.split(r"[ \t]+" if is_blank else re.escape(separators), line)
         words = words[:-1] if not words[-1] else words
+    expander.document.spend(len(words))
     note = next((piece.note for piece in pieces if piece.note), None)
     at, start = node.span.source, node.span.start
     return tuple(WordPiece(word, at, start, exact=False, note=note) for word in words)
@@ -339,8 +340,8 @@ def imported(value: Value, span: SourceSpan, note: str) -> Value:
     """Return a value that the `source` command at `span` sets, without places in its file."""
 
     def put(piece: WordPiece) -> WordPiece:
-        return replace(piece, owner=None, note=f"{piece.note}; {note}" if piece.note else note)
+        own = piece.note or note
+        return replace(piece, owner=None, note=own if note in own else f"{own}; {note}")
 
     moved = replace(value.each(put), span=replace(span, end=span.start))
-    items = tuple(Field(item.pieces) for item in moved.items or ())
-    return moved if moved.items is None else replace(moved, items=items)
+    return replace(moved, items=moved.items and tuple(Field(item.pieces) for item in moved.items))

@@ -379,6 +379,7 @@ def test_what_bash_is_not_given_may_have_slips(name: str) -> None:
     for script in ("if true; then\n a\n", "a (b)\n", "x=Y(a)\n", "fi\n", "(venv) $ a\n"):
         assert not read_shell(script, name).unread
     log = "[10:00:00] args=Args(a=1)\n" * 1000  # costs no more than other lines
-    assert len(read_shell(log + "python3 -m sglang.launch_server\n", "x.sh").unread) == 1000
+    script = f"#!/bin/sh\n{log}python3 -m sglang.launch_server\n"
+    assert len(read_shell(script, "x.sh").unread) == 1000
     assert read_shell("#!/bin/sh\na (b)\n", "<stdin>").unread
     assert not read_shell("#!/bin/zsh\na (b)\n", "x.sh").unread
