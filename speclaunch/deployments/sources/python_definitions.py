@@ -15,6 +15,7 @@ from speclaunch.deployments.sources.python_values import (
     PythonText,
     PythonValue,
     ScopeContents,
+    changed,
     dotted,
     last_name,
     noted,
@@ -25,6 +26,10 @@ _PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
 """Methods that call the preceding function or class with their arguments (Ray, Modal)."""
 _COMMANDS = frozenset({"fire.Fire", "Fire", "typer.run"})
 """Functions that call others with a user's arguments."""
+_DECLARE = frozenset({"field", "ib", "attrib", "option", "argument"})
+"""Functions that declare a field or an option, with its default."""
+_PARSERS = frozenset({"cli", "CLI", "parse", "entrypoint"})
+"""Functions that make an object of a class from a user's arguments (tyro, jsonargparse, chz)."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_BASES = 5
 SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
@@ -62,6 +67,8 @@ class Definitions:
         """Fields of each class that its methods set."""
         self._set_attributes = {part.attr for part in ast.walk(tree) if _is_set_outside(part)}
         """Attributes that the program sets for objects other than `self`."""
+        attributes = (part for part in ast.walk(tree) if isinstance(part, ast.Attribute))
+        self._used_outside = {a.attr for a in attributes if dotted(a) != f"self.{a.attr}"}
         self._options: dict[str, ast.expr | None] = _options(tree)
         self._names: dict[int, str] = {}
         """Name that callers of each function use, by its `id`; for `__init__`, the class's name."""
@@ -75,7 +82,7 @@ class Definitions:
                 first = next((part for part in methods if part.name == "__init__"), None)
                 if first is not None:
                     self._names[id(first)] = node.name
-                else:
+                elif not any("Enum" in (dotted(base) or "") for base in node.bases):
                     self._fields[node.name] = self._inherited(node) | dict(_fields(node))
         parts = chain.from_iterable(node.body for node in self._classes.values())
         named = [(part.name, part) for part in parts if isinstance(part, FUNCTIONS)]
@@ -115,8 +122,14 @@ class Definitions:
     def made_by(self, node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonTable | None:
         """Return the fields of a new object or the parsed options; None for other calls."""
         name = node.func.id if isinstance(node.func, ast.Name) else ""
+        kinds = {dotted(part) or "" for part in (*node.args, *(k.value for k in node.keywords))}
+        parsed = [kind for kind in kinds if self._fields.get(kind)]
         if is_parsing(node):
             table = self.parsed(node, depth)
+        elif last_name(node.func) in _PARSERS and len(parsed) == 1:
+            return self._usual(parsed[0], node)
+        elif last_name(node.func) == "parse_argv" and not node.args:
+            return PythonTable()  # every option may be left out
         elif name in self._fields:
             table = self._defaults(node, self._fields[name], f"{name}.", depth)
         else:
@@ -149,16 +162,67 @@ class Definitions:
         attributes = (f"self.{name}" for name in self._set_attributes)
         return dict.fromkeys(name for name in attributes if name in names)
 
-    def attributes(self, node: ast.ClassDef) -> dict[str, PythonValue | None]:
-        """Return the attributes that the calls of a class without `__init__` set."""
-        evaluator = self._evaluator()
-        made = [self.made_by(call, 0, evaluator) for call in self._sites.get(node.name, ())]
+    def _objects(self, name: str) -> dict[str, PythonValue | None]:
+        """Return the fields of a class's objects as the calls of the class set them, or defaults.
+
+        A field that the calls set to different values is None.
+        """
+        calls = self._sites.get(name) or [ast.Call(ast.Name(name), [], [])]
+        made = [self.made_by(call, 0, self._evaluator()) for call in calls]
         found: dict[str, PythonValue | None] = {}
-        for field in self._fields.get(node.name, ()) if made else ():
+        for field in self._fields.get(name, ()):
             values = [table and table.item(field) for table in made]
             is_same = all(plain(value) == plain(values[0]) for value in values)
-            found[f"self.{field}"] = values[0] if is_same else None
+            found[field] = values[0] if is_same else None
         return found
+
+    def attributes(self, node: ast.ClassDef) -> dict[str, PythonValue | None]:
+        """Return the attributes that the calls of a class without `__init__` set."""
+        found = self._objects(node.name) if node.name in self._sites else {}
+        return {f"self.{field}": value for field, value in found.items()}
+
+    def annotated(self, node: AnyFunction) -> dict[str, PythonValue | None]:
+        """Return a function's parameters: objects of annotated classes; None for others."""
+        found: dict[str, PythonValue | None] = dict.fromkeys(parameters(node))
+        for part in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+            kind = part.annotation
+            name = kind.value if isinstance(kind, ast.Constant) else kind and dotted(kind)
+            if isinstance(name, str) and self._fields.get(name):
+                found[part.arg] = self._usual(name, part)
+        return found
+
+    def _usual(self, name: str, node: ast.AST) -> PythonTable:
+        """Return an object of a class that may come from elsewhere: its values are assumptions."""
+        evaluator, table = self._evaluator(), PythonTable()
+        for field, value in self._objects(name).items():
+            found = value and noted(value, f"the value of `{name}.{field}` in this file")
+            if found is None or field in self._set_attributes:
+                (piece,) = evaluator.unknown(node).pieces
+                found = PythonText((changed(piece, f"{name}.{field}"),), is_text=False)
+            table.entries[field] = (evaluator.label(node, field), found)
+        return table
+
+    def attribute_changes(
+        self, nodes: Sequence[AnyFunction | ast.ClassDef]
+    ) -> Iterator[tuple[str, AnyFunction, bool, bool]]:
+        """Yield the attributes that methods of a class set, each with a method that is no set-up.
+
+        The first flag is true if the set-up calls the method, the second if others may call it.
+        """
+        methods = [node for node in nodes if isinstance(node, FUNCTIONS)]
+        calls = {method: [*_own_methods(method)] for method in methods}
+        uses = Counter(chain.from_iterable(calls.values()))
+        early = [method for method in methods if method.name.lower() in SET_UPS]
+        known, count = Counter(method.name for method in early), len(early)
+        for index, method in enumerate(early):  # it grows
+            early += [m for m in methods if m.name in calls[method] and m not in early]
+            if index < count or known[method.name] == uses[method.name]:
+                known.update(calls[method])
+        for method in (method for method in methods if method not in early[:count]):
+            is_late = known[method.name] < max(uses[method.name], 1)
+            is_late = is_late or method.name in self._used_outside
+            for key in (key for root, key in changes(method) if root == "self"):
+                yield f"self.{key}", method, method in early, is_late
 
     def parsed(self, node: ast.AST, depth: int = 0) -> PythonTable:
         """Return the defaults of the options that the program declares with `argparse`."""
@@ -290,10 +354,10 @@ def bound_arguments(
     named = [*declared.posonlyargs, *declared.args]
     is_method = bool(named) and named[0].arg in ("self", "cls")
     named = named[1:] if is_method else named
-    defaults = declared.defaults
+    defaults = [*map(_default, declared.defaults)]
     pairs = (
         *zip(named[len(named) - len(defaults) :], defaults, strict=False),
-        *zip(declared.kwonlyargs, declared.kw_defaults, strict=True),
+        *zip(declared.kwonlyargs, map(_default, declared.kw_defaults), strict=True),
         *zip(named, call.args, strict=False),
     )
     found = {parameter.arg: value for parameter, value in pairs if value is not None}
@@ -383,10 +447,24 @@ def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
             continue
         target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
         if isinstance(target, ast.Name):
-            value = statement.value
-            if isinstance(value, ast.Call):
-                value = next((k.value for k in value.keywords if k.arg == "default"), None)
-            yield target.id, value
+            yield target.id, _default(statement.value)
+
+
+def _default(node: ast.expr | None) -> ast.expr | None:
+    """Return the default in `field(default=…)`, `Field(…)` or `Option(…)`; others unchanged."""
+    if not isinstance(node, ast.Call):
+        return node
+    values = {keyword.arg: keyword.value for keyword in node.keywords}
+    made = values.get("default_factory", values.get("factory"))
+    if isinstance(made, ast.Lambda):
+        return made.body
+    if made is not None:
+        new = ast.List([]) if dotted(made) == "list" else ast.Call(made, [], [])
+        return ast.copy_location(new, node)
+    if last_name(node.func).lower() not in _DECLARE:
+        return values.get("default", node)
+    found = values.get("default") or next(iter(node.args), None)
+    return None if getattr(found, "value", None) is ... else found
 
 
 def stated_gpus(node: AnyFunction | ast.ClassDef, evaluator: PythonEvaluator) -> str | None:
@@ -398,18 +476,16 @@ def stated_gpus(node: AnyFunction | ast.ClassDef, evaluator: PythonEvaluator) ->
     return texts[-1] if texts else None
 
 
-def attribute_changes(
-    nodes: Sequence[AnyFunction | ast.ClassDef],
-) -> list[tuple[str, AnyFunction | ast.ClassDef]]:
-    """Return the attributes that methods set, each with a method that is no set-up."""
-    methods = (node for node in nodes if isinstance(node, FUNCTIONS))
-    later = [method for method in methods if method.name.lower() not in SET_UPS]
-    return [(f"self.{key}", m) for m in later for root, key in changes(m) if root == "self"]
+def _own_methods(node: AnyFunction) -> Iterator[str]:
+    """Yield the names of the attributes of `self` that a method uses, also as functions."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and dotted(part) == f"self.{part.attr}":
+            yield part.attr
 
 
 def _is_set_outside(node: ast.AST) -> TypeGuard[ast.Attribute]:
     is_set = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    return is_set and not (dotted(node) or "").startswith("self.")
+    return is_set and dotted(node) != f"self.{last_name(node)}"
 
 
 def extends(method: AnyFunction | ast.ClassDef) -> bool:

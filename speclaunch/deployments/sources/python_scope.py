@@ -18,14 +18,12 @@ from speclaunch.deployments.sources.python_definitions import (
     Definitions,
     WaitingScope,
     assigned_once,
-    attribute_changes,
     bound_arguments,
     ends,
     extends,
     global_names,
     is_parsing,
     own_nodes,
-    parameters,
     returns_at_end,
     stated_gpus,
 )
@@ -166,9 +164,10 @@ class PythonProgram:
                 spoil(value, None, evaluator.several(call))
 
     def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
-        changed = attribute_changes(scope.nested)
+        changed = [*self.definitions.attribute_changes(scope.nested)]
         for node in scope.nested:
-            hidden = dict.fromkeys(name for name, method in changed if method is not node)
+            found = (name for name, m, early, late in changed if (early if m is node else late))
+            hidden = dict.fromkeys(found)
             self._waiting.append(WaitingScope(node, {**names, **hidden}, scope.seen))
 
     def _nested(self, waiting: WaitingScope, arguments: _Arguments) -> None:
@@ -177,10 +176,8 @@ class PythonProgram:
         scope = _Scope(self, names, inside)
         inside.gpus = stated_gpus(node, self.evaluator(names)) or outer.gpus
         if isinstance(node, FUNCTIONS):
-            for parameter in ast.iter_child_nodes(node.args):
-                if isinstance(parameter, ast.arg):
-                    value = arguments.get(parameter.arg)
-                    scope.names[parameter.arg] = value and copied(value)
+            known = self.definitions.annotated(node) | dict(arguments)
+            names |= {name: value and copied(value) for name, value in known.items()}
             for name, key in self.definitions.changed_by_others(node, names):
                 if (value := names[name]) and value is waiting.names.get(name):
                     names[name] = copied(value)
@@ -219,7 +216,7 @@ class PythonProgram:
         """Run a function on the values of its caller, or else on copies of what it sees."""
         self.document.spend(1 + len(names) // 20)
         copies = {n: v and copied(v) for n, v in names.items()} if caller is None else names
-        own = dict.fromkeys(parameters(method)) | dict(known)
+        own = self.definitions.annotated(method) | dict(known)
         trial = _Scope(self, {**copies, **own}, ScopeContents(), caller)
         self._results += 1
         self._running += 1

@@ -605,3 +605,109 @@ def test_options_without_a_default(case: tuple[str, str]) -> None:
     notes = {word.why for word in found.words[2:] if word.evaluated} - {None}
     assert notes <= {"the default of the option port"}
     assert notes or "?" in case[1]
+
+
+ANNOTATED = """\
+@dataclass
+class Base:
+    port: int = field(default=30000)
+    model: str = "m"
+class Mode(str, Enum):
+    FAST = "fast"
+@dataclass
+class Config(Base):
+    tp: int = 1
+    ctx: Optional[int] = None
+    dtype: str = Field("auto", description="x")
+    extra: list = field(default_factory=lambda: ["--log-level", "info"])
+    more: list = field(default_factory=list)
+    env: Path = Path("e")
+    name: str = Field(..., description="x")
+    seed: int = find_seed()
+    host: Annotated[str, "x"] = "h"
+class Server:
+    def __init__(self, config: "Config", mode: Mode):
+        self.config, self.mode = config, mode
+    def start(self):
+        cmd = ["sglang", "serve", "--model-path", "m"]
+        if self.mode == "fast":
+            cmd += ["--fast"]
+        {}
+        subprocess.run(cmd)
+"""
+
+
+@over(
+    [
+        ('cmd += ["--port", str(self.config.port)]', "--port 30000"),
+        ('cmd += ["--x", self.config.env, "--y", self.config.host]', "--x e --y h"),
+        ('cmd += ["--x", self.config.name, "--y", self.config.seed]', "--x ? --y ?"),
+        ('cmd += ["--x", self.config.absent]', "--x ?"),
+        ("if self.config.dtype: cmd += ['--dtype', self.config.dtype]", "--dtype auto"),
+        ("if self.config.ctx is not None: cmd += ['--ctx', str(self.config.ctx)]", "--ctx ?"),
+        ("cmd += self.config.extra + self.config.more", "--log-level info"),
+        ("self.config.port = free()\n        cmd += ['--port', self.config.port]", "--port ?"),
+    ]
+)
+def test_an_object_of_the_class_in_an_annotation(case: tuple[str, str]) -> None:
+    """Its values are the defaults of the class, as an assumption."""
+    statement, expected = case
+    found = read(ANNOTATED.replace("{}", statement))
+    assert shown(found) == f"--fast {expected}"
+    values = [word for word in found.words if word.evaluated and not word.condition]
+    notes = {word.why for word in values[2:] if word.text[:2] != "--"}
+    assert all((note or "").startswith("the default of Config.") for note in notes)
+    assert all(word.condition for word in found.words if word.text in ("--fast", "--ctx"))
+
+
+@over(
+    [
+        ("Config(port=1)", "1"),
+        ("Config(port=1)\nConfig(port=1, tp=4)", "1"),
+        ("Config(port=1)\nConfig(port=2)", "?"),
+        ("Config(**load())", "?"),
+        ("config.port = 3", "?"),
+        ("def main(c: Config):\n    Server(c).start()\nmain(tyro.cli(Config))", "30000"),
+        ("Config(**parse_argv())", "30000"),
+    ]
+)
+def test_the_values_of_an_annotated_object_that_the_program_makes(case: tuple[str, str]) -> None:
+    statement, expected = case
+    program = ANNOTATED.replace("{}", 'cmd += ["--port", str(self.config.port)]') + statement
+    found = read(program)
+    assert shown(found) == f"--fast --port {expected}"
+    notes = {"30000": "the default of Config.port", "?": "the program computes it"}
+    assert found.words[-1].why == notes.get(expected, "the value of `Config.port` in this file")
+
+
+SET_UP = """\
+class Server:
+    def __init__(self, tp=2):
+        self.load(tp)
+        {}
+    def load(self, tp):
+        self.tp = tp
+    def start(self):
+        subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(self.tp)])
+        self.tp = 8
+    def other(self):
+        subprocess.run(["sglang", "serve", "--model-path", "m", "--dp", str(self.tp)])
+    def reload(self):
+        {}
+"""
+
+
+@over(
+    [
+        ("", "", "--tp 2|--dp ?"),
+        ("self.start()", "", "--tp ?|--dp 8"),
+        ("self.start()", "self.start()", "--tp ?|--dp ?"),
+        ("self.start()", "Thread(target=self.start)", "--tp ?|--dp ?"),
+        ("", "self.load(4)", "--tp ?|--dp ?"),
+    ]
+)
+def test_attributes_that_the_set_up_calls_a_method_to_set(case: tuple[str, str, str]) -> None:
+    in_set_up, later, expected = case
+    program = SET_UP.replace("{}", in_set_up or "pass", 1).replace("{}", later or "pass")
+    found = read_python(HEAD + program, "x.py").invocations
+    assert "|".join(map(shown, found)) == expected
