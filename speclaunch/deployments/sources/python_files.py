@@ -238,6 +238,8 @@ _HEADS = lazy(
 """Pattern of the first word of a command. Prose about a command begins differently."""
 _IMAGE = lazy(r"(?:[\w.-]+(?::\d+)?/)*sglang[\w.-]*:v?\d[\w.-]*")
 _PIN = lazy(r"sglang(?:\[[\w,-]+\])?==(?P<version>\d+(?:\.\d+)+(?:\.?post\d+|rc\d+)?)")
+_PLAIN = lazy(r"(?!.*sgl)[\w.,/:@+-]+")
+"""Pattern of a value that a shell does not change, and that names no program."""
 _SHELL_OPTION = frozenset({"-c", "-lc"})
 _VERSION = "--version"
 """Option that only shows a version and starts no server."""
@@ -365,8 +367,11 @@ class _Launches:
         script = SourceBuilder(self.document)
         for piece in pieces:
             self.document.spend(1 + len(piece.text) // 20)
-            if piece.unknown or piece.condition:
+            is_known = not (piece.unknown or piece.condition)
+            if not is_known or (piece.note and _PLAIN.fullmatch(piece.text)):
                 mark = masks.mark(piece.text)
+                if is_known:
+                    masks.values[mark], masks.notes[mark] = piece.text, piece.note or ""
                 if piece.text.startswith("*"):
                     mark = f" {mark} "
                 last = piece.offset(len(piece.text) - 1) if piece.exact else piece.offset(0)

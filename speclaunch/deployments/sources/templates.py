@@ -62,6 +62,8 @@ class Masks:
         self._texts: dict[str, str] = {}
         self.values: dict[str, str] = {}
         """Known words of each placeholder, separated by spaces."""
+        self.notes: dict[str, str] = {}
+        """Assumptions behind these words; by default, the Ansible role."""
 
     def mark(self, text: str, length: int | None = None) -> str:
         """Return a placeholder for a text, with `length` characters unless that is None."""
@@ -101,7 +103,8 @@ class Masks:
         def words(written: Word) -> list[Word]:
             known = self._known(written.text)
             why = self._why if known is None else unknown(written)
-            note = written.why or (_OF_ROLE if MARK_FIRST in written.text else None)
+            marks = (self.notes.get(mark, _OF_ROLE) for mark in MARK.findall(written.text))
+            note = written.why or next(marks, None)
             if why is None:
                 return [replace(written, text=text, why=note) for text in known or ()]
             text = self.shown(written.text)

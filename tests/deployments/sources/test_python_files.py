@@ -1192,3 +1192,24 @@ def test_a_switch_that_is_on_by_default_is_an_assumption() -> None:
     found = read("def start(trace=True):\n    sgl.Engine(model_path='m', enable_trace=trace)")
     assert said(found) == "--model-path m --enable-trace"
     assert found.words[2].why == "the default of trace"
+
+
+@over(
+    [
+        ("--tp {args.tp} --port {args.port}", "--tp 2 --port 30000"),
+        ("--url http://h:{args.port}/{args.tp} --tp={args.tp}", "--url http://h:30000/2 --tp=2"),
+        ("--x '{args.text}'", "--x a b"),
+    ]
+)
+def test_defaults_in_a_text_are_assumptions(case: tuple[str, str]) -> None:
+    """A text with a space is a known default without its note."""
+    command, expected = case
+    options = "".join(
+        f'parser.add_argument("--{name}", default={default!r})\n'
+        for name, default in (("tp", 2), ("port", 30000), ("text", "a b"))
+    )
+    program = f'{options}args = parser.parse_args()\nos.system(f"sglang serve m {command}")'
+    found = read(program)
+    assert said(found) == f"m {expected}"
+    notes = {word.why for word in found.words if any(char in word.text for char in "23")}
+    assert all((note or "").startswith("the default of the option ") for note in notes)
