@@ -1,17 +1,24 @@
-"""Data files next to a Python program that it loads: `yaml.safe_load(open("config.yaml"))`."""
+"""Files next to a Python program: modules that it imports, and data files that it loads."""
 
 from __future__ import annotations
 
 import ast
 import json
+import os
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from speclaunch.deployments.sources.effective_words import read_below
+from speclaunch.deployments.sources.interface import SERVER
+from speclaunch.deployments.sources.python_definitions import assigned_once
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
+from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.python_values import (
     PythonList,
     PythonTable,
@@ -19,13 +26,18 @@ from speclaunch.deployments.sources.python_values import (
     PythonValue,
     dotted,
     last_name,
+    noted,
 )
+from speclaunch.deployments.sources.source_text import Document
 
 _YAML = frozenset({"yaml.safe_load", "yaml.load", "yaml.full_load"})
 _JSON = frozenset({"json.load", "json.loads"})
 _FILE = "\0file"
 """Key of an open file's name in its value, which no program can contain."""
 _MAX_DEPTH = 10
+_MAX_MODULES, _MAX_MODULE_BYTES, _MAX_PARENTS = 8, 100_000, 8
+"""Limits: number and size of modules, and of parent folders that may be packages."""
+_Found = TypeVar("_Found")
 _UNCHANGED = frozenset({"Path", "str", "resolve", "absolute", "abspath", "realpath", "expanduser"})
 
 
@@ -133,3 +145,92 @@ def _value(
             constant = None if is_text else data
             return PythonText((replace(piece, note=note),), constant, is_text=is_text)
     return evaluator.unknown(call)
+
+
+class Imports:
+    """Constants and classes of the modules next to a program, by the names that it gives them.
+
+    Other names begin with the module's file. All places are those of import statements.
+    """
+
+    def __init__(self, tree: ast.Module, document: Document, positions: ProgramPositions) -> None:
+        self.names: dict[str, PythonValue] = {}
+        self.classes: dict[str, ast.ClassDef] = {}
+        self._evaluator = PythonEvaluator(document, positions, self.names, lambda *_: None)
+        self._modules: dict[str, bool] = {}
+        parts = list(ast.walk(tree))
+        stored = (part for part in parts if isinstance(getattr(part, "ctx", None), ast.Store))
+        self._add(parts, Path(document.shown), _uses(parts) - {*map(dotted, stored)}, "")
+
+    def _add(
+        self, parts: Sequence[ast.AST], file: Path, uses: Container[object], start: str
+    ) -> list[str]:
+        """Add what a module imports under names that begin with `start`; return its own names."""
+        found: list[str] = []
+        statements = (part for part in parts if isinstance(part, ast.Import | ast.ImportFrom))
+        for node, alias in ((part, alias) for part in statements for alias in part.names):
+            local = alias.asname or alias.name
+            if local.partition(".")[0] in uses and (full := self._module(node, file, alias.name)):
+                self.names |= _renamed(self.names, full, start + local)
+                self.classes |= _renamed(self.classes, full, start + local)
+                found.append(local)
+        return found
+
+    def _module(self, node: ast.Import | ast.ImportFrom, file: Path, name: str) -> str | None:
+        """Read a module; return the full name of what is imported from it, None if unknown."""
+        above, level, held = list(file.parents)[:_MAX_PARENTS], 0, ""
+        if isinstance(node, ast.ImportFrom):
+            level, held = node.level, (node.module or "").replace(".", "/")
+        path = f"{held}/{name.replace('.', '/')}".strip("/")
+        roots = above[level - 1 : level] if level else above[:1]
+        roots += [p.parent for p in above if not level and p.name == path.partition("/")[0]]
+        options = [(path, ""), (held, f".{name}")][: 1 + isinstance(node, ast.ImportFrom)]
+        for (start, rest), root, end in product(options, roots, (".py", "/__init__.py")):
+            shown = os.path.normpath(root / (start + end).strip("/"))
+            if shown not in self._modules and sum(self._modules.values()) < _MAX_MODULES:
+                text = read_below((start + end).strip("/"), [root]).text or ""
+                self._modules[shown] = 0 < len(text) <= _MAX_MODULE_BYTES
+                with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+                    self._read(ast.parse(text if self._modules[shown] else ""), Path(shown), node)
+            if self._modules.get(shown):
+                return shown + rest
+        return None
+
+    def _read(self, tree: ast.Module, file: Path, at: ast.Import | ast.ImportFrom) -> None:
+        """Add a module's constants and classes under their full names."""
+        parts = [ast.copy_location(part, at) for part in ast.walk(tree)]
+        self._evaluator.document.spend(1 + len(parts) // 20)
+        body = [n for n in tree.body if isinstance(n, ast.ClassDef | ast.Assign | ast.AnnAssign)]
+        uses = _uses([part for node in body for part in ast.walk(node)])
+        imported = self._add(parts, file, uses | {alias.name for alias in at.names}, f"{file}.")
+        full = {name: f"{file}.{name}" for name in (*imported, *assigned_once(tree))}
+        full |= {part.arg: part.arg for part in parts if isinstance(part, ast.arg)}
+        for part in (part for part in parts if isinstance(part, ast.Name)):
+            part.id = full.get(part.id, part.id)
+        folder = Path(self._evaluator.document.shown).parent
+        note = f"the value in {os.path.relpath(file, folder)}"
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                self.classes[f"{file}.{node.name}"] = node
+                continue
+            name = last_name(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
+            text = " ".join(str(getattr(part, "value", "")) for part in ast.walk(node))
+            if name in full.values() and node.value and not SERVER.search(text):
+                value = noted(self._evaluator.value(node.value), note)
+                self.names |= {} if getattr(value, "unknown", False) else {name: value}
+
+
+def _renamed(found: Mapping[str, _Found], full: str, local: str) -> dict[str, _Found]:
+    """Return the values of a name and of its attributes under another name."""
+    rests = {name: name.removeprefix(full) for name in found if name.startswith(full)}
+    return {local + rest: found[name] for name, rest in rests.items() if rest[:1] in ("", ".")}
+
+
+def _uses(parts: Sequence[ast.AST]) -> set[object]:
+    """Return the names that a module uses, except functions and what only contains functions."""
+    names = Counter(part.id for part in parts if isinstance(part, ast.Name))
+    calls = (part.func for part in parts if isinstance(part, ast.Call))
+    functions = (node for node in calls if not last_name(node)[:1].isupper())
+    names -= Counter((dotted(node) or "").partition(".")[0] for node in functions)
+    kinds = (part.annotation for part in parts if isinstance(part, ast.arg))
+    return {*names, *(kind.value for kind in kinds if isinstance(kind, ast.Constant))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeGuard
 
@@ -40,6 +40,7 @@ NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 
 Change = tuple[str, str | None]
 """Variable with a value that a function changes, and the changed key: see `spoil`."""
+_Classes = Mapping[str, ast.ClassDef]
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -53,11 +54,16 @@ class WaitingScope(NamedTuple):
 
 
 class Definitions:
-    """Top-level definitions of a program; `evaluator` returns a PythonEvaluator of the module."""
+    """Top-level definitions of a program and imported classes, with the module's evaluator."""
 
-    def __init__(self, tree: ast.Module, evaluator: Callable[[], PythonEvaluator]) -> None:
+    def __init__(self, tree: ast.Module, evaluator: PythonEvaluator, imported: _Classes) -> None:
         self._evaluator = evaluator
-        self._classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        own = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        self._classes = {**imported, **own}
+        self._lineages = [self.lineage(node) for node in self._classes.values()]
+        parts = ((node, part) for node in self._classes.values() for part in ast.walk(node))
+        self._inside = {id(part): node for node, part in parts if isinstance(part, ast.Call)}
+        self._imported = {id(part) for node in imported.values() for part in node.body}
         once = assigned_once(tree)
         self.literals = once & set(_literals(tree))
         """Names that the module sets once, to a value that depends on no other."""
@@ -77,23 +83,18 @@ class Definitions:
                 self._names[id(node)] = node.name
                 if node.name in once:
                     self.functions[node.name] = node
-            elif isinstance(node, ast.ClassDef):
-                methods = (part for part in node.body if isinstance(part, FUNCTIONS))
-                first = next((part for part in methods if part.name == "__init__"), None)
-                if first is not None:
-                    self._names[id(first)] = node.name
-                elif not any("Enum" in (dotted(base) or "") for base in node.bases):
-                    self._fields[node.name] = self._inherited(node) | dict(_fields(node))
-        parts = chain.from_iterable(node.body for node in self._classes.values())
-        named = [(part.name, part) for part in parts if isinstance(part, FUNCTIONS)]
-        counts = Counter(name for name, _ in named)
-        self._methods = {name: method for name, method in named if counts[name] == 1}
-        """Methods that only one class defines."""
+        for name, node in self._classes.items():
+            methods = (part for part in node.body if isinstance(part, FUNCTIONS))
+            first = next((part for part in methods if part.name == "__init__"), None)
+            if first is not None:
+                self._names[id(first)] = name
+            elif not any("Enum" in (dotted(base) or "") for base in node.bases):
+                self._fields[name] = self._inherited(name, node) | dict(_fields(node))
         self._changing: dict[int, bool] = {}
         self.changed_globals: dict[Change, set[int]] = {}
         """Changes of globals, with the functions that make them."""
         for function in (node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)):
-            evaluator().document.spend(1 + sum(1 for _ in ast.walk(function)) // 5)
+            evaluator.document.spend(1 + sum(1 for _ in ast.walk(function)) // 5)
             for change in changes(function):
                 if change[0] not in parameters(function):
                     self.changed_globals.setdefault(change, set()).add(id(function))
@@ -114,7 +115,7 @@ class Definitions:
         self, node: AnyFunction, names: Mapping[str, PythonValue | None]
     ) -> Iterator[Change]:
         """Yield the changes of a function's global variables that other functions make."""
-        self._evaluator().document.spend(len(self.changed_globals))
+        self._evaluator.document.spend(len(self.changed_globals))
         for change, functions in self.changed_globals.items():
             if functions - {id(node)} and names.get(change[0]) is not None:
                 yield change
@@ -122,8 +123,7 @@ class Definitions:
     def made_by(self, node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonTable | None:
         """Return the fields of a new object or the parsed options; None for other calls."""
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        kinds = {dotted(part) or "" for part in (*node.args, *(k.value for k in node.keywords))}
-        parsed = [kind for kind in kinds if self._fields.get(kind)]
+        parsed = [kind for part in node.args if (kind := dotted(part) or "") in self._fields]
         if is_parsing(node):
             table = self.parsed(node, depth)
         elif last_name(node.func) in _PARSERS and len(parsed) == 1:
@@ -147,13 +147,13 @@ class Definitions:
             table.entries[field] = (table.entries[field][0], evaluator.unknown(node))
         return table
 
-    def _inherited(self, node: ast.ClassDef) -> dict[str, ast.expr | None]:
+    def _inherited(self, name: str, node: ast.ClassDef) -> dict[str, ast.expr | None]:
         """Return the fields of a class's bases; record those that its methods set."""
         bases = [dotted(base) or "" for base in node.bases]
         methods = (part for part in node.body if isinstance(part, FUNCTIONS))
         set_by = chain.from_iterable(changes(method) for method in methods)
         own = {key for root, key in set_by if root == "self" and key}
-        self._stored[node.name] = own.union(*(self._stored.get(base, ()) for base in bases))
+        self._stored[name] = own.union(*(self._stored.get(base, ()) for base in bases))
         fields = (self._fields.get(base, {}).items() for base in reversed(bases))
         return dict(chain.from_iterable(fields))
 
@@ -163,12 +163,9 @@ class Definitions:
         return dict.fromkeys(name for name in attributes if name in names)
 
     def _objects(self, name: str) -> dict[str, PythonValue | None]:
-        """Return the fields of a class's objects as the calls of the class set them, or defaults.
-
-        A field that the calls set to different values is None.
-        """
+        """Return the fields that the objects of a class share, or None; without calls, defaults."""
         calls = self._sites.get(name) or [ast.Call(ast.Name(name), [], [])]
-        made = [self.made_by(call, 0, self._evaluator()) for call in calls]
+        made = [self.made_by(call, 0, self._evaluator) for call in calls]
         found: dict[str, PythonValue | None] = {}
         for field in self._fields.get(name, ()):
             values = [table and table.item(field) for table in made]
@@ -193,7 +190,7 @@ class Definitions:
 
     def _usual(self, name: str, node: ast.AST) -> PythonTable:
         """Return an object of a class that may come from elsewhere: its values are assumptions."""
-        evaluator, table = self._evaluator(), PythonTable()
+        evaluator, table = self._evaluator, PythonTable()
         for field, value in self._objects(name).items():
             found = value and noted(value, f"the value of `{name}.{field}` in this file")
             if found is None or field in self._set_attributes:
@@ -205,22 +202,16 @@ class Definitions:
     def attribute_changes(
         self, nodes: Sequence[AnyFunction | ast.ClassDef]
     ) -> Iterator[tuple[str, AnyFunction, bool, bool]]:
-        """Yield the attributes that methods of a class set, each with a method that is no set-up.
-
-        The first flag is true if the set-up calls the method, the second if others may call it.
-        """
+        """Yield attributes that later methods set, the method, and if set-ups or others call it."""
         methods = [node for node in nodes if isinstance(node, FUNCTIONS)]
-        calls = {method: [*_own_methods(method)] for method in methods}
-        uses = Counter(chain.from_iterable(calls.values()))
+        uses = {method: _own_attributes(method) for method in methods}
         early = [method for method in methods if method.name.lower() in SET_UPS]
-        known, count = Counter(method.name for method in early), len(early)
-        for index, method in enumerate(early):  # it grows
-            early += [m for m in methods if m.name in calls[method] and m not in early]
-            if index < count or known[method.name] == uses[method.name]:
-                known.update(calls[method])
-        for method in (method for method in methods if method not in early[:count]):
-            is_late = known[method.name] < max(uses[method.name], 1)
-            is_late = is_late or method.name in self._used_outside
+        later = [method for method in methods if method not in early]
+        for method in early:  # it grows
+            early += [m for m in later if m.name in uses[method] and m not in early]
+        late = self._used_outside.union(*(uses[method] for method in later))
+        for method in later:
+            is_late = method.name in late or method not in early
             for key in (key for root, key in changes(method) if root == "self"):
                 yield f"self.{key}", method, method in early, is_late
 
@@ -231,7 +222,7 @@ class Definitions:
     def _defaults(
         self, node: ast.AST, fields: Mapping[str, ast.expr | None], owner: str, depth: int
     ) -> PythonTable:
-        evaluator, table = self._evaluator(), PythonTable()
+        evaluator, table = self._evaluator, PythonTable()
         for attribute, default in fields.items():
             value = evaluator.value(default, depth + 1) if default is not None else None
             if value is not None:
@@ -248,19 +239,19 @@ class Definitions:
         sites = self._sites.get(name, [])
         if not sites and name and not self._uses[name]:
             call = ast.copy_location(ast.Call(ast.Name(name), [], []), node)
-            found = bound_arguments(node, call, self._evaluator())
+            found = bound_arguments(node, call, self._evaluator)
             found.pop(node.args.kwarg.arg if node.args.kwarg else "", None)  # any caller's
             return {key: noted(value, f"the default of {key}") for key, value in found.items()}
         if len(sites) != 1 or self._uses[node.name] > 1:
             return {}
-        return bound_arguments(node, sites[0], self._evaluator())
+        return bound_arguments(node, sites[0], self._evaluator)
 
     def known_arguments(
         self, node: AnyFunction | ast.ClassDef, constants: Container[str | None], *, is_last: bool
     ) -> Sequence[Mapping[str, PythonValue]] | None:
         """Return the arguments of each call of a function; None before its callers are read."""
-        if not isinstance(node, FUNCTIONS):
-            return [{}]
+        if not isinstance(node, FUNCTIONS) or id(node) in self._imported:
+            return [] if id(node) in self._imported else [{}]
         sites = self.sites(node, constants)
         passed = self.passed.get(node.name, []) if sites else []
         is_read = {id(call) for call, _ in passed} == set(map(id, sites))
@@ -294,7 +285,7 @@ class Definitions:
 
     def lineage(self, node: ast.ClassDef, depth: int = 0) -> Sequence[ast.ClassDef]:
         """Return a class after its base classes in this program, nearest last."""
-        self._evaluator().document.spend()
+        self._evaluator.document.spend()
         bases = (self._classes.get(dotted(base) or "") for base in reversed(node.bases))
         parts = [self.lineage(base, depth + 1) for base in bases if base and depth < _MAX_BASES]
         return list(dict.fromkeys([*chain.from_iterable(parts), node]))
@@ -304,9 +295,16 @@ class Definitions:
         return self.functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
 
     def method(self, call: ast.Call) -> AnyFunction | None:
-        """Return the method that `self.f(…)` calls; None if several classes define it."""
+        """Return the method that `self.f(…)` or `super().f(…)` calls; None if it is ambiguous."""
         owner, _, name = (dotted(call.func) or "").partition(".")
-        return self._methods.get(name) if owner == "self" else None
+        if (node := self._inside.get(id(call))) is None or owner not in ("self", "super"):
+            return None
+        self._evaluator.document.spend(1 + len(self._lineages) // 10)
+        lines = [line for line in self._lineages if node in line]
+        kin = self.lineage(node)[-2::-1] if owner == "super" else chain.from_iterable(lines)
+        parts = (part for kind in dict.fromkeys(kin) for part in kind.body)
+        found = [part for part in parts if isinstance(part, FUNCTIONS) and part.name == name]
+        return found[0] if len(found) == 1 or (found and owner == "super") else None
 
 
 def changes(node: AnyFunction) -> set[Change]:
@@ -476,11 +474,10 @@ def stated_gpus(node: AnyFunction | ast.ClassDef, evaluator: PythonEvaluator) ->
     return texts[-1] if texts else None
 
 
-def _own_methods(node: AnyFunction) -> Iterator[str]:
-    """Yield the names of the attributes of `self` that a method uses, also as functions."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and dotted(part) == f"self.{part.attr}":
-            yield part.attr
+def _own_attributes(node: AnyFunction) -> set[str]:
+    """Return the names of the attributes of `self` that a method uses, also as functions."""
+    parts = (part for part in ast.walk(node) if isinstance(part, ast.Attribute))
+    return {part.attr for part in parts if dotted(part) == f"self.{part.attr}"}
 
 
 def _is_set_outside(node: ast.AST) -> TypeGuard[ast.Attribute]:

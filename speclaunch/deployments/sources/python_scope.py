@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from speclaunch.deployments.sources.python_data import loaded
+from speclaunch.deployments.sources.python_data import Imports, loaded
 from speclaunch.deployments.sources.python_definitions import (
     FUNCTIONS,
     MAX_STARTS,
@@ -86,9 +86,10 @@ class PythonProgram:
         self._used = {last_name(c.func) for c in ast.walk(tree) if isinstance(c, ast.Call)}
         self._waiting: list[WaitingScope] = []
         self._running = self._results = 0
-        self._constants: dict[str, PythonValue | None] = {}
-        self.definitions = Definitions(tree, lambda: self.evaluator(self._constants))
-        self._module = module = _Scope(self, {}, ScopeContents())
+        imports = Imports(tree, document, self.positions)
+        self._constants: dict[str, PythonValue | None] = {**imports.names}
+        self.definitions = Definitions(tree, self.evaluator(self._constants), imports.classes)
+        self._module = module = _Scope(self, dict(self._constants), ScopeContents())
         module.run(tree.body)
         self._add(module.seen)
         self._constants |= self._globals()
@@ -145,7 +146,7 @@ class PythonProgram:
 
     def _seen(self, names: Mapping[str, PythonValue | None]) -> dict[str, PythonValue | None]:
         own = {name: value for name, value in names.items() if name[:5] == "self."}
-        return dict(self._constants or self._globals()) | own
+        return self._globals() | self._constants | own
 
     def apply(self, call: ast.Call, caller: _Scope, evaluator: PythonEvaluator) -> None:
         """Let a function of the program change the values of its caller."""

@@ -200,8 +200,10 @@ class Server:
 )
 def test_the_result_of_a_method_with_arguments(case: tuple[str, str]) -> None:
     assert shown(read(METHODS.replace("{}", case[0]))) == case[1]
-    twice = f"{METHODS}class Other:\n    def _args(self, tp):\n        return []\n"
-    found = read_python(HEAD + twice.replace("{}", case[0]), "x.py").invocations
+    twice = f"{METHODS}class Other<>:\n    def _args(self, tp):\n        return []\n"
+    twice = HEAD + twice.replace("{}", case[0])
+    assert shown(only(read_python(twice.replace("<>", ""), "x.py"))) == case[1]
+    found = read_python(twice.replace("<>", "(Server)"), "x.py").invocations
     assert all(word.text != "--port" for one in found for word in one.words)
 
 

@@ -1194,6 +1194,111 @@ def test_a_switch_that_is_on_by_default_is_an_assumption() -> None:
     assert found.words[2].why == "the default of trace"
 
 
+NEIGHBORS = {
+    "constants.py": """\
+import os
+PORT = 30000
+TP: int = 2
+EXTRA = ["--log-level", "info"]
+TWICE = 1
+TWICE = 2
+COMMAND = ["sglang", "serve", "m"]
+HOME = os.environ.get("HOME_OF_MODELS", "/models")
+""",
+    "config/__init__.py": "from .server import Config\nfrom . import server",
+    "config/server.py": """\
+from dataclasses import dataclass, field
+from ..constants import PORT as DEFAULT_PORT
+MODEL = "org/m"
+@dataclass
+class Base:
+    model: str = MODEL
+    port: int = DEFAULT_PORT
+@dataclass
+class Config(Base):
+    tp: int = field(default=4)
+    dp: int | None = None
+""",
+    "managers.py": """\
+from .config.server import Base
+class Manager:
+    host = "0.0.0.0"
+    def __init__(self, config: Base, name="x"):
+        self.config, self.name = config, name
+    def level(self):
+        return "info"
+    def start(self):
+        subprocess.Popen(["sglang", "serve", "never"])
+""",
+}
+
+
+@over(
+    [
+        ("from .constants import PORT, TP", "str(PORT), TP", "30000 2"),
+        ("from app.constants import PORT as P", "str(P)", "30000"),
+        ("from constants import PORT", "str(PORT)", "30000"),
+        ("from . import constants", "str(constants.PORT)", "30000"),
+        ("import constants as c", "str(c.PORT), *c.EXTRA", "30000 --log-level info"),
+        ("import app.constants", "str(app.constants.PORT)", "30000"),
+        ("from .constants import PORT", "os.getenv('PORT', PORT)", "30000"),
+        ("from .constants import HOME", "HOME", "/models"),
+        ("from .config.server import MODEL", "MODEL", "org/m"),
+        ("from .config import server", "server.MODEL", "org/m"),
+        ("from .config import Config", "Config().model, str(Config().tp)", "org/m 4"),
+        ("from .config.server import Config", "str(Config(port=1).port)", "1"),
+        ("from .constants import TWICE", "str(TWICE)", "?"),
+        ("from .constants import COMMAND", "*COMMAND", "?"),
+        ("from .constants import PORT\nPORT = free()", "str(PORT)", "?"),
+        ("from .constants import absent", "absent", "?"),
+        ("from ..app.constants import PORT", "str(PORT)", "30000"),
+        ("from .broken import PORT", "str(PORT)", "?"),
+        ("from .linked import PORT", "str(PORT)", "?"),
+    ]
+)
+def test_values_of_a_module_that_a_program_imports(case: tuple[str, str, str]) -> None:
+    statement, words, expected = case
+    with TemporaryDirectory() as outer:
+        folder = Path(outer) / "app"
+        (folder / "config").mkdir(parents=True)
+        for name, text in NEIGHBORS.items():
+            (folder / name).write_text(text)
+        (folder / "broken.py").write_text("PORT = 1\n(")
+        (Path(outer) / "other").write_text("PORT = 1\n")
+        (folder / "linked.py").symlink_to("../other")
+        program = f'{HEAD}{statement}\nsubprocess.run(["sglang", "serve", "m", {words}])\n'
+        found = only(read_python(program, str(folder / "x.py")))
+    assert said(found) == f"m {expected}"
+    assert {word.place.path for word in found.words} == {str(folder / "x.py")}
+    assert all(word.why or word.text[:2] == "--" or word.text == "1" for word in found.words[1:])
+
+
+@pytest.mark.parametrize(
+    "body", ["super().__init__(config, name='y')", "super().__init__(config); self.name = 'y'"]
+)
+def test_a_base_class_of_a_module_that_a_program_imports(body: str, tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    for name, text in NEIGHBORS.items():
+        (tmp_path / name).write_text(text)
+    program = f"""\
+from .config import Config
+from .managers import Manager
+class Own(Manager):
+    def __init__(self, config: Config):
+        {body}
+    def run(self):
+        c = ["sglang", "serve", self.config.model, "--host", self.host, "--name", self.name]
+        if self.config.dp is not None:
+            c += ["--dp", str(self.config.dp)]
+        c += ["--tp", str(self.config.tp), "--log-level", self.level()]
+        subprocess.run(c)
+"""
+    found = only(read_python(HEAD + program, str(tmp_path / "x.py")))
+    assert said(found) == "org/m --host 0.0.0.0 --name y --dp ? --tp 4 --log-level info"
+    assert found.words[0].why == "the value in config/server.py"
+    assert [word.text for word in found.words if word.condition] == ["--dp", "self.config.dp"]
+
+
 @over(
     [
         ("--tp {args.tp} --port {args.port}", "--tp 2 --port 30000"),
