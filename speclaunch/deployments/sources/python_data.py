@@ -148,10 +148,7 @@ def _value(
 
 
 class Imports:
-    """Constants and classes of the modules next to a program, by the names that it gives them.
-
-    Other names begin with the module's file. All places are those of import statements.
-    """
+    """Constants and classes of imported modules next to a program; full names begin with a file."""
 
     def __init__(self, tree: ast.Module, document: Document, positions: ProgramPositions) -> None:
         self.names: dict[str, PythonValue] = {}
@@ -197,7 +194,7 @@ class Imports:
         return None
 
     def _read(self, tree: ast.Module, file: Path, at: ast.Import | ast.ImportFrom) -> None:
-        """Add a module's constants and classes under their full names."""
+        """Add a module's constants and classes by full name, at the place of the import."""
         parts = [ast.copy_location(part, at) for part in ast.walk(tree)]
         self._evaluator.document.spend(1 + len(parts) // 20)
         body = [n for n in tree.body if isinstance(n, ast.ClassDef | ast.Assign | ast.AnnAssign)]
@@ -230,7 +227,7 @@ def _uses(parts: Sequence[ast.AST]) -> set[object]:
     """Return the names that a module uses, except functions and what only contains functions."""
     names = Counter(part.id for part in parts if isinstance(part, ast.Name))
     calls = (part.func for part in parts if isinstance(part, ast.Call))
-    functions = (node for node in calls if not last_name(node)[:1].isupper())
-    names -= Counter((dotted(node) or "").partition(".")[0] for node in functions)
+    functions = (dotted(node) or "" for node in calls if last_name(node)[:1].islower())
+    names -= Counter(name.partition(".")[0] for name in functions)
     kinds = (part.annotation for part in parts if isinstance(part, ast.arg))
     return {*names, *(kind.value for kind in kinds if isinstance(kind, ast.Constant))}

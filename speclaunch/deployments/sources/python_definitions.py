@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_values import (
@@ -71,11 +71,13 @@ class Definitions:
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
         self._stored: dict[str, set[str]] = {}
         """Fields of each class that its methods set."""
-        self._set_attributes = {part.attr for part in ast.walk(tree) if _is_set_outside(part)}
-        """Attributes that the program sets for objects other than `self`."""
         attributes = (part for part in ast.walk(tree) if isinstance(part, ast.Attribute))
-        self._used_outside = {a.attr for a in attributes if dotted(a) != f"self.{a.attr}"}
+        outside = [part for part in attributes if dotted(part) != f"self.{part.attr}"]
+        self._used_outside = {part.attr for part in outside}
+        self._set_attributes = {a.attr for a in outside if isinstance(a.ctx, ast.Store)}
+        """Attributes that the program sets for objects other than `self`."""
         self._options: dict[str, ast.expr | None] = _options(tree)
+        self._set_ups: dict[str, AnyFunction] = {}
         self._names: dict[int, str] = {}
         """Name that callers of each function use, by its `id`; for `__init__`, the class's name."""
         for node in tree.body:
@@ -87,7 +89,7 @@ class Definitions:
             methods = (part for part in node.body if isinstance(part, FUNCTIONS))
             first = next((part for part in methods if part.name == "__init__"), None)
             if first is not None:
-                self._names[id(first)] = name
+                self._names[id(first)], self._set_ups[name] = name, first
             elif not any("Enum" in (dotted(base) or "") for base in node.bases):
                 self._fields[name] = self._inherited(name, node) | dict(_fields(node))
         self._changing: dict[int, bool] = {}
@@ -98,8 +100,8 @@ class Definitions:
             for change in changes(function):
                 if change[0] not in parameters(function):
                     self.changed_globals.setdefault(change, set()).add(id(function))
-        self.passed: dict[str, list[tuple[ast.Call, dict[str, PythonValue]]]] = {}
-        """Calls of each function that were read, with the known values of its parameters."""
+        self.passed: dict[int, list[dict[str, PythonValue]]] = {}
+        """Known values of the parameters in each call that was read, by the call's `id`."""
         self._sites: dict[str, list[ast.Call]] = {}
         self._uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
         names = set(self._names.values()) | self._fields.keys()
@@ -204,14 +206,15 @@ class Definitions:
     ) -> Iterator[tuple[str, AnyFunction, bool, bool]]:
         """Yield attributes that later methods set, the method, and if set-ups or others call it."""
         methods = [node for node in nodes if isinstance(node, FUNCTIONS)]
-        uses = {method: _own_attributes(method) for method in methods}
+        uses = {method: {dotted(part) for part in ast.walk(method)} for method in methods}
         early = [method for method in methods if method.name.lower() in SET_UPS]
         later = [method for method in methods if method not in early]
         for method in early:  # it grows
-            early += [m for m in later if m.name in uses[method] and m not in early]
-        late = self._used_outside.union(*(uses[method] for method in later))
+            early += [m for m in later if f"self.{m.name}" in uses[method] and m not in early]
+        outside = {f"self.{name}" for name in self._used_outside}
+        late = outside.union(*(uses[method] for method in later))
         for method in later:
-            is_late = method.name in late or method not in early
+            is_late = f"self.{method.name}" in late or method not in early
             for key in (key for root, key in changes(method) if root == "self"):
                 yield f"self.{key}", method, method in early, is_late
 
@@ -250,23 +253,27 @@ class Definitions:
         self, node: AnyFunction | ast.ClassDef, constants: Container[str | None], *, is_last: bool
     ) -> Sequence[Mapping[str, PythonValue]] | None:
         """Return the arguments of each call of a function; None before its callers are read."""
-        if not isinstance(node, FUNCTIONS) or id(node) in self._imported:
-            return [] if id(node) in self._imported else [{}]
+        if id(node) in self._imported:
+            return []
         sites = self.sites(node, constants)
-        passed = self.passed.get(node.name, []) if sites else []
-        is_read = {id(call) for call, _ in passed} == set(map(id, sites))
+        passed = [known for call in sites for known in self.passed.get(id(call), ())]
+        is_read = all(id(call) in self.passed for call in sites)
         if not is_read and not is_last:
             return None
         if passed and is_read and len(passed) <= MAX_STARTS:
-            return [arguments for _, arguments in passed]
-        return [self.arguments(node)]
+            return passed
+        return [self.arguments(node) if isinstance(node, FUNCTIONS) else {}]
 
-    def sites(self, node: AnyFunction, constants: Container[str | None]) -> list[ast.Call]:
-        """Return the calls that decide how a top-level function is read.
+    def sites(
+        self, node: AnyFunction | ast.ClassDef, constants: Container[str | None]
+    ) -> list[ast.Call]:
+        """Return the calls that decide how a top-level function or class is read.
 
         The result is empty for a function that has other uses or no parameters. It is also empty
         for one that changes a part of one of the `constants`, because others see the change.
         """
+        if not isinstance(node, FUNCTIONS):
+            return [] if node.name in self._fields else self._sites.get(node.name, [])
         sites = self._sites.get(node.name, []) if node is self.functions.get(node.name) else []
         if self._uses[node.name] != len(sites) or not any(ast.iter_child_nodes(node.args)):
             return []
@@ -293,6 +300,10 @@ class Definitions:
     def called(self, call: ast.Call) -> AnyFunction | None:
         """Return the top-level function that a call names; None for others."""
         return self.functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
+
+    def set_up(self, call: ast.Call) -> AnyFunction | None:
+        """Return the `__init__` of the class that a call makes an object of; None for others."""
+        return self._set_ups.get(_called(call))
 
     def method(self, call: ast.Call) -> AnyFunction | None:
         """Return the method that `self.f(…)` or `super().f(…)` calls; None if it is ambiguous."""
@@ -472,17 +483,6 @@ def stated_gpus(node: AnyFunction | ast.ClassDef, evaluator: PythonEvaluator) ->
     found = [evaluator.value(keyword.value) for keyword in keywords if keyword.arg == "gpu"]
     texts = [value.text for value in found if isinstance(value, PythonText) and value.is_known]
     return texts[-1] if texts else None
-
-
-def _own_attributes(node: AnyFunction) -> set[str]:
-    """Return the names of the attributes of `self` that a method uses, also as functions."""
-    parts = (part for part in ast.walk(node) if isinstance(part, ast.Attribute))
-    return {part.attr for part in parts if dotted(part) == f"self.{part.attr}"}
-
-
-def _is_set_outside(node: ast.AST) -> TypeGuard[ast.Attribute]:
-    is_set = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    return is_set and dotted(node) != f"self.{last_name(node)}"
 
 
 def extends(method: AnyFunction | ast.ClassDef) -> bool:

@@ -115,7 +115,7 @@ class PythonProgram:
     def _add(self, seen: ScopeContents) -> None:
         self.seen.append(seen)
         for call, arguments in seen.passed:
-            self.definitions.passed.setdefault(last_name(call.func), []).append((call, arguments))
+            self.definitions.passed.setdefault(id(call), []).append(arguments)
 
     def evaluator(self, names: Mapping[str, PythonValue | None]) -> PythonEvaluator:
         def made_by(call: PythonMaker, depth: int) -> PythonValue | None:
@@ -191,19 +191,20 @@ class PythonProgram:
             own = [name for name in scope.names if name not in outside and "." not in name]
             scope.names |= {f"self.{name}": scope.names[name] for name in own}
             scope.names |= self.definitions.attributes(node)
-            self._methods(scope)
+            self._methods(scope, arguments)
             scope.names |= self.definitions.set_outside(scope.names)
         self._add(inside)
         self._queue(scope, scope.names)
 
-    def _methods(self, scope: _Scope) -> None:
+    def _methods(self, scope: _Scope, arguments: _Arguments) -> None:
         """Set what set-up methods set, and results: `self.f()`, or `super.f()` if overridden."""
         methods = {method: method.name for method in scope.nested if isinstance(method, FUNCTIONS)}
         last = {name: method for method, name in methods.items()}
         set_ups = [method for method, name in methods.items() if name.lower() in SET_UPS]
         found = [m for m in methods if isinstance(m.body[-1], ast.Return) and m.name in self._used]
         for method in (*found, *set_ups, *found):
-            trial = self._trial(scope.names, method, self.definitions.arguments(method))
+            known = arguments if method is last.get("__init__") else {}
+            trial = self._trial(scope.names, method, known or self.definitions.arguments(method))
             if method in set_ups:
                 scope.names |= {n: v for n, v in trial.names.items() if n.startswith("self.")}
             else:
@@ -582,7 +583,8 @@ class _Scope:
                         self._remove(held, key, call, sure=call is node and what == "pop")
             if not isinstance(call, ast.Call) or last_name(call.func) in self._ignored:
                 continue
-            if (function := self._definitions.called(call)) is not None:
+            function = self._definitions.called(call) or self._definitions.set_up(call)
+            if function is not None:
                 known = bound_arguments(function, call, self._evaluator)
                 self.seen.passed.append((call, {name: copied(v) for name, v in known.items()}))
             self._program.apply(call, self, self._evaluator)

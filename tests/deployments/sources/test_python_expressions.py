@@ -713,3 +713,42 @@ def test_attributes_that_the_set_up_calls_a_method_to_set(case: tuple[str, str, 
     program = SET_UP.replace("{}", in_set_up or "pass", 1).replace("{}", later or "pass")
     found = read_python(HEAD + program, "x.py").invocations
     assert "|".join(map(shown, found)) == expected
+
+
+CONSTRUCTED = """\
+@ray.remote
+class Server:
+    def __init__(self, model="m", port: int = 30000, tp=1):
+        self.model, self.port, self.tp = model, port, tp
+    def start(self):
+        sgl.Engine(model_path=self.model, port=self.port + 1, tp_size=self.tp, nccl_port=self.port)
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tp", type=int, default=2)
+    return parser.parse_args()
+def main(port=7):
+    args = options()
+    {}
+if isinstance(x, Server):
+    main()
+"""
+
+
+@over(
+    [
+        ("Server()", ["m 30001 1 30000"]),
+        ("Server(model='a', port=1, tp=args.tp)", ["a 2 2 1"]),
+        ("Server('a', port)", ["a 8 1 7"]),
+        ("Server.options(num_gpus=1).remote(tp=args.tp)", ["m 30001 2 30000"]),
+        ("for n in (1, 2): Server(port=n)", ["m 2 1 1", "m 3 1 2"]),
+        ("Server(tp=2)\n    Server(tp=4)", ["m 30001 2 30000", "m 30001 4 30000"]),
+        ("Server(tp=unset)", ["m 30001 ? 30000"]),
+        ("Server(**unset)", ["? ? ? ?"]),
+        ("for n in unset: Server(port=n)", ["m ? 1 ?"]),
+    ]
+)
+def test_the_arguments_of_a_constructor_that_a_function_calls(case: tuple[str, list[str]]) -> None:
+    call, expected = case
+    found = read_python(HEAD + CONSTRUCTED.replace("{}", call), "x.py").invocations
+    values = [[word.text if word.evaluated else "?" for word in one.words[1::2]] for one in found]
+    assert sorted(map(" ".join, values)) == expected
