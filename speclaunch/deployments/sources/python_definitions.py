@@ -195,7 +195,8 @@ class Definitions:
         evaluator, table = self._evaluator, PythonTable()
         for field, value in self._objects(name).items():
             found = value and noted(value, f"the value of `{name}.{field}` in this file")
-            if found is None or field in self._set_attributes:
+            is_open = found is None or getattr(found, "unknown", False)
+            if found is None or is_open or field in self._set_attributes:
                 (piece,) = evaluator.unknown(node).pieces
                 found = PythonText((changed(piece, f"{name}.{field}"),), is_text=False)
             table.entries[field] = (evaluator.label(node, field), found)
@@ -310,7 +311,7 @@ class Definitions:
         owner, _, name = (dotted(call.func) or "").partition(".")
         if (node := self._inside.get(id(call))) is None or owner not in ("self", "super"):
             return None
-        self._evaluator.document.spend(1 + len(self._lineages) // 10)
+        self._evaluator.document.spend(1 + len(self._lineages) // 50)
         lines = [line for line in self._lineages if node in line]
         kin = self.lineage(node)[-2::-1] if owner == "super" else chain.from_iterable(lines)
         parts = (part for kind in dict.fromkeys(kin) for part in kind.body)

@@ -627,6 +627,9 @@ class Config(Base):
     name: str = Field(..., description="x")
     seed: int = find_seed()
     host: Annotated[str, "x"] = "h"
+    changing: str = "c"
+    def change(self):
+        self.changing = "d"
 class Server:
     def __init__(self, config: "Config", mode: Mode):
         self.config, self.mode = config, mode
@@ -644,6 +647,7 @@ class Server:
         ('cmd += ["--port", str(self.config.port)]', "--port 30000"),
         ('cmd += ["--x", self.config.env, "--y", self.config.host]', "--x e --y h"),
         ('cmd += ["--x", self.config.name, "--y", self.config.seed]', "--x ? --y ?"),
+        ('cmd += ["--x", self.config.changing]', "--x ?"),
         ('cmd += ["--x", self.config.absent]', "--x ?"),
         ("if self.config.dtype: cmd += ['--dtype', self.config.dtype]", "--dtype auto"),
         ("if self.config.ctx is not None: cmd += ['--ctx', str(self.config.ctx)]", "--ctx ?"),
@@ -660,6 +664,7 @@ def test_an_object_of_the_class_in_an_annotation(case: tuple[str, str]) -> None:
     notes = {word.why for word in values[2:] if word.text[:2] != "--"}
     assert all((note or "").startswith("the default of Config.") for note in notes)
     assert all(word.condition for word in found.words if word.text in ("--fast", "--ctx"))
+    assert all(word.text and word.place.line > 3 for word in found.words)
 
 
 @over(
@@ -678,6 +683,9 @@ def test_the_values_of_an_annotated_object_that_the_program_makes(case: tuple[st
     program = ANNOTATED.replace("{}", 'cmd += ["--port", str(self.config.port)]') + statement
     found = read(program)
     assert shown(found) == f"--fast --port {expected}"
+    assert [word.text for word in found.words if word.text == "Config.port"] == (
+        ["Config.port"] if expected == "?" else []
+    )
     notes = {"30000": "the default of Config.port", "?": "the program computes it"}
     assert found.words[-1].why == notes.get(expected, "the value of `Config.port` in this file")
 
