@@ -20,6 +20,7 @@ from speclaunch.deployments.sources.python_definitions import assigned_once
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.python_values import (
+    CHANGES,
     PythonList,
     PythonTable,
     PythonText,
@@ -204,6 +205,8 @@ class Imports:
         full |= {part.arg: part.arg for part in parts if isinstance(part, ast.arg)}
         for part in (part for part in parts if isinstance(part, ast.Name)):
             part.id = full.get(part.id, part.id)
+        held = (part for part in parts if isinstance(part, ast.Attribute | ast.Subscript))
+        changed = {dotted(p.value) for p in held if getattr(p, "attr", "pop") in CHANGES}
         folder = Path(self._evaluator.document.shown).parent
         note = f"the value in {os.path.relpath(file, folder)}"
         for node in body:
@@ -212,7 +215,7 @@ class Imports:
                 continue
             name = last_name(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
             text = " ".join(str(getattr(part, "value", "")) for part in ast.walk(node))
-            if name in full.values() and node.value and not SERVER.search(text):
+            if name in {*full.values()} - changed and node.value and not SERVER.search(text):
                 value = noted(self._evaluator.value(node.value), note)
                 self.names |= {} if getattr(value, "unknown", False) else {name: value}
 

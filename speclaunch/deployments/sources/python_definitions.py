@@ -27,7 +27,6 @@ _PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
 _COMMANDS = frozenset({"fire.Fire", "Fire", "typer.run"})
 """Functions that call others with a user's arguments."""
 _DECLARE = frozenset({"field", "ib", "attrib", "option", "argument"})
-"""Functions that declare a field or an option, with its default."""
 _PARSERS = frozenset({"cli", "CLI", "parse", "entrypoint"})
 """Functions that make an object of a class from a user's arguments (tyro, jsonargparse, chz)."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -159,11 +158,6 @@ class Definitions:
         fields = (self._fields.get(base, {}).items() for base in reversed(bases))
         return dict(chain.from_iterable(fields))
 
-    def set_outside(self, names: Container[str]) -> dict[str, None]:
-        """Return the attributes among `names` that the program sets for an object."""
-        attributes = (f"self.{name}" for name in self._set_attributes)
-        return dict.fromkeys(name for name in attributes if name in names)
-
     def _objects(self, name: str) -> dict[str, PythonValue | None]:
         """Return the fields that the objects of a class share, or None; without calls, defaults."""
         calls = self._sites.get(name) or [ast.Call(ast.Name(name), [], [])]
@@ -202,10 +196,8 @@ class Definitions:
             table.entries[field] = (evaluator.label(node, field), found)
         return table
 
-    def attribute_changes(
-        self, nodes: Sequence[AnyFunction | ast.ClassDef]
-    ) -> Iterator[tuple[str, AnyFunction, bool, bool]]:
-        """Yield attributes that later methods set, the method, and if set-ups or others call it."""
+    def hidden_attributes(self, nodes: Sequence[ast.stmt]) -> dict[ast.stmt, set[str]]:
+        """Return the attributes that each method does not know, because others may set them."""
         methods = [node for node in nodes if isinstance(node, FUNCTIONS)]
         uses = {method: {dotted(part) for part in ast.walk(method)} for method in methods}
         early = [method for method in methods if method.name.lower() in SET_UPS]
@@ -214,10 +206,15 @@ class Definitions:
             early += [m for m in later if f"self.{m.name}" in uses[method] and m not in early]
         outside = {f"self.{name}" for name in self._used_outside}
         late = outside.union(*(uses[method] for method in later))
+        hidden = {f"self.{name}" for name in self._set_attributes}
+        found: dict[ast.stmt, set[str]] = {method: {*hidden} for method in methods}
         for method in later:
+            own = {f"self.{key}" for root, key in changes(method) if root == "self"}
             is_late = f"self.{method.name}" in late or method not in early
-            for key in (key for root, key in changes(method) if root == "self"):
-                yield f"self.{key}", method, method in early, is_late
+            for other in found:
+                if method in early if other is method else is_late:
+                    found[other] |= own
+        return found
 
     def parsed(self, node: ast.AST, depth: int = 0) -> PythonTable:
         """Return the defaults of the options that the program declares with `argparse`."""

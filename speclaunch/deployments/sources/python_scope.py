@@ -165,11 +165,10 @@ class PythonProgram:
                 spoil(value, None, evaluator.several(call))
 
     def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
-        changed = [*self.definitions.attribute_changes(scope.nested)]
+        hidden = self.definitions.hidden_attributes(scope.nested)
         for node in scope.nested:
-            found = (name for name, m, early, late in changed if (early if m is node else late))
-            hidden = dict.fromkeys(found)
-            self._waiting.append(WaitingScope(node, {**names, **hidden}, scope.seen))
+            seen = {**names, **dict.fromkeys(hidden.get(node, ()))}
+            self._waiting.append(WaitingScope(node, seen, scope.seen))
 
     def _nested(self, waiting: WaitingScope, arguments: _Arguments) -> None:
         node, outer, names = waiting.node, waiting.outer, dict(waiting.names)
@@ -192,7 +191,6 @@ class PythonProgram:
             scope.names |= {f"self.{name}": scope.names[name] for name in own}
             scope.names |= self.definitions.attributes(node)
             self._methods(scope, arguments)
-            scope.names |= self.definitions.set_outside(scope.names)
         self._add(inside)
         self._queue(scope, scope.names)
 
@@ -200,11 +198,13 @@ class PythonProgram:
         """Set what set-up methods set, and results: `self.f()`, or `super.f()` if overridden."""
         methods = {method: method.name for method in scope.nested if isinstance(method, FUNCTIONS)}
         last = {name: method for method, name in methods.items()}
+        hidden = self.definitions.hidden_attributes(scope.nested)
         set_ups = [method for method, name in methods.items() if name.lower() in SET_UPS]
         found = [m for m in methods if isinstance(m.body[-1], ast.Return) and m.name in self._used]
         for method in (*found, *set_ups, *found):
             known = arguments if method is last.get("__init__") else {}
-            trial = self._trial(scope.names, method, known or self.definitions.arguments(method))
+            names = scope.names | dict.fromkeys(() if method in set_ups else hidden[method])
+            trial = self._trial(names, method, known or self.definitions.arguments(method))
             if method in set_ups:
                 scope.names |= {n: v for n, v in trial.names.items() if n.startswith("self.")}
             else:

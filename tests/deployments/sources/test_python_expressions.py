@@ -760,3 +760,29 @@ def test_the_arguments_of_a_constructor_that_a_function_calls(case: tuple[str, l
     found = read_python(HEAD + CONSTRUCTED.replace("{}", call), "x.py").invocations
     values = [[word.text if word.evaluated else "?" for word in one.words[1::2]] for one in found]
     assert sorted(map(" ".join, values)) == expected
+
+
+RESULTS = """\
+class Server:
+    kind = "a"
+    def __init__(self, tp=2):
+        self.tp = tp
+    def words(self):
+        return ["--kind", self.kind, "--tp", str(self.tp)]
+    def start(self):
+        subprocess.run(["sglang", "serve", "--model-path", "m", *self.words()])
+    def change(self):
+        {}
+"""
+
+
+@over(
+    [
+        ("pass", "", "--kind a --tp 2"),
+        ("self.tp = 4", "", "--kind a --tp ?"),
+        ("pass", "s = Server()\ns.kind = 'b'\ns.start()", "--kind ? --tp 2"),
+    ]
+)
+def test_a_result_that_depends_on_a_changed_attribute(case: tuple[str, str, str]) -> None:
+    change, use, expected = case
+    assert shown(read(RESULTS.replace("{}", change) + use)) == expected

@@ -1200,6 +1200,8 @@ import os
 PORT = 30000
 TP: int = 2
 EXTRA = ["--log-level", "info"]
+GROWN = ["--a"]
+GROWN.append("--b")
 TWICE = 1
 TWICE = 2
 COMMAND = ["sglang", "serve", "m"]
@@ -1248,6 +1250,7 @@ class Manager:
         ("from .config import Config", "Config().model, str(Config().tp)", "org/m 4"),
         ("from .config.server import Config", "str(Config(port=1).port)", "1"),
         ("from .constants import TWICE", "str(TWICE)", "?"),
+        ("from .constants import GROWN", "*GROWN", "?"),
         ("from .constants import COMMAND", "*COMMAND", "?"),
         ("from .constants import PORT\nPORT = free()", "str(PORT)", "?"),
         ("from .constants import absent", "absent", "?"),
