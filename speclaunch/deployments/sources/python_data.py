@@ -16,17 +16,19 @@ from msgspec.structs import replace
 
 from speclaunch.deployments.sources.effective_words import read_below
 from speclaunch.deployments.sources.interface import SERVER
-from speclaunch.deployments.sources.python_definitions import assigned_once
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
+from speclaunch.deployments.sources.python_loops import assigned_once
 from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.python_values import (
     CHANGES,
+    FROM_OUTSIDE,
     PythonList,
     PythonTable,
     PythonText,
     PythonValue,
     dotted,
     last_name,
+    note_of,
     noted,
 )
 from speclaunch.deployments.sources.source_text import Document
@@ -96,7 +98,8 @@ def _path(node: ast.expr, evaluator: PythonEvaluator, depth: int = 0) -> str | N
     if value.unknown and isinstance(node, ast.Name) and depth < _MAX_DEPTH:
         with suppress(SyntaxError, ValueError):  # a variable with a path that is not a literal
             return _path(ast.parse(value.text, mode="eval").body, evaluator, depth + 3)
-    is_sure = not any(p.unknown or p.condition or p.note or p.default_of for p in value.pieces)
+    is_outside = FROM_OUTSIDE in (note_of(value) or "") or any(p.default_of for p in value.pieces)
+    is_sure = not is_outside and not any(p.unknown or p.condition for p in value.pieces)
     return value.text if is_sure and value.is_text else None
 
 

@@ -4,43 +4,47 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
+from speclaunch.deployments.sources.python_loops import (
+    FUNCTIONS,
+    MAX_STARTS,
+    AnyFunction,
+    Change,
+    assigned_once,
+    changes,
+    only_reads,
+    parameters,
+)
 from speclaunch.deployments.sources.python_values import (
-    CHANGES,
+    UNKNOWN,
     PythonTable,
     PythonText,
     PythonValue,
     ScopeContents,
     changed,
+    copied,
     dotted,
     last_name,
     noted,
     plain,
 )
 
-_PASSES_ON = frozenset({"bind", "remote", "spawn", "starmap"})
+_PASSES_ON = frozenset({"bind", "remote", "spawn"})
 """Methods that call the preceding function or class with their arguments (Ray, Modal)."""
 _COMMANDS = frozenset({"fire.Fire", "Fire", "typer.run"})
 """Functions that call others with a user's arguments."""
 _DECLARE = frozenset({"field", "ib", "attrib", "option", "argument"})
 _PARSERS = frozenset({"cli", "CLI", "parse", "entrypoint"})
 """Functions that make an object of a class from a user's arguments (tyro, jsonargparse, chz)."""
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_BASES = 5
 SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
 """Methods that set attributes before other methods run."""
-MAX_STARTS = 16
-"""Maximum number of times that a loop's body is read if it may start a server."""
-NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 
-Change = tuple[str, str | None]
-"""Variable with a value that a function changes, and the changed key: see `spoil`."""
 _Classes = Mapping[str, ast.ClassDef]
-AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class WaitingScope(NamedTuple):
@@ -53,11 +57,15 @@ class WaitingScope(NamedTuple):
 
 
 class Definitions:
-    """Top-level definitions of a program and imported classes, with the module's evaluator."""
+    """Definitions of a program and imported classes; `evaluator` returns the module's."""
 
-    def __init__(self, tree: ast.Module, evaluator: PythonEvaluator, imported: _Classes) -> None:
-        self._evaluator = evaluator
-        own = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    def __init__(
+        self, tree: ast.Module, evaluator: Callable[[], PythonEvaluator], imported: _Classes
+    ) -> None:
+        self._evaluator, self._document = evaluator, evaluator().document
+        blocks = (part.body for part in tree.body if isinstance(part, ast.With))
+        body = [*tree.body, *chain.from_iterable(blocks)]
+        own = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
         self._classes = {**imported, **own}
         self._lineages = [self.lineage(node) for node in self._classes.values()]
         parts = ((node, part) for node in self._classes.values() for part in ast.walk(node))
@@ -66,7 +74,7 @@ class Definitions:
         once = assigned_once(tree)
         self.literals = once & set(_literals(tree))
         """Names that the module sets once, to a value that depends on no other."""
-        self.functions: dict[str, AnyFunction] = {}
+        self.functions, self._constructors = dict[str, AnyFunction](), dict[str, AnyFunction]()
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
         self._stored: dict[str, set[str]] = {}
         """Fields of each class that its methods set."""
@@ -76,10 +84,9 @@ class Definitions:
         self._set_attributes = {a.attr for a in outside if isinstance(a.ctx, ast.Store)}
         """Attributes that the program sets for objects other than `self`."""
         self._options: dict[str, ast.expr | None] = _options(tree)
-        self._set_ups: dict[str, AnyFunction] = {}
         self._names: dict[int, str] = {}
         """Name that callers of each function use, by its `id`; for `__init__`, the class's name."""
-        for node in tree.body:
+        for node in body:
             if isinstance(node, FUNCTIONS):
                 self._names[id(node)] = node.name
                 if node.name in once:
@@ -88,35 +95,61 @@ class Definitions:
             methods = (part for part in node.body if isinstance(part, FUNCTIONS))
             first = next((part for part in methods if part.name == "__init__"), None)
             if first is not None:
-                self._names[id(first)], self._set_ups[name] = name, first
+                self._names[id(first)], self._constructors[name] = name, first
             elif not any("Enum" in (dotted(base) or "") for base in node.bases):
                 self._fields[name] = self._inherited(name, node) | dict(_fields(node))
+        self._inner = self._inner_functions(tree, body)
+        """Functions that other functions define, and methods, by the name that callers use."""
         self._changing: dict[int, bool] = {}
+        self._harmless: set[int] = set()
         self.changed_globals: dict[Change, set[int]] = {}
         """Changes of globals, with the functions that make them."""
+        self._parameters = {part.arg for part in ast.walk(tree) if isinstance(part, ast.arg)}
         for function in (node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)):
-            evaluator.document.spend(1 + sum(1 for _ in ast.walk(function)) // 5)
+            self._document.spend(1 + sum(1 for _ in ast.walk(function)) // 5)
+            self._harmless |= {id(function)} if only_reads(function) else set()
             for change in changes(function):
                 if change[0] not in parameters(function):
                     self.changed_globals.setdefault(change, set()).add(id(function))
         self.passed: dict[int, list[dict[str, PythonValue]]] = {}
         """Known values of the parameters in each call that was read, by the call's `id`."""
         self._sites: dict[str, list[ast.Call]] = {}
-        self._uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+        self._uses = Counter(map(_used_name, ast.walk(tree)))
+        self._find_calls(tree)
+
+    def _find_calls(self, tree: ast.Module) -> None:
         names = set(self._names.values()) | self._fields.keys()
         commands: list[str] = []
         for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and (name := _called(call)) in names:
+            if isinstance(call, ast.Call) and (name := called_name(call)) in names:
                 self._sites.setdefault(name, []).append(call)
             elif isinstance(call, ast.Call) and dotted(call.func) in _COMMANDS:
                 commands += [part.id for part in ast.walk(call) if isinstance(part, ast.Name)]
         self._uses -= Counter(name for name in commands if name not in self._sites)
 
+    def _inner_functions(
+        self, tree: ast.Module, body: Sequence[ast.stmt]
+    ) -> dict[str, AnyFunction]:
+        """Return methods that one class defines, and functions with unique names inside others."""
+        named = [part for part in ast.walk(tree) if isinstance(part, (*FUNCTIONS, ast.ClassDef))]
+        counts = Counter(part.name for part in named)
+        owners = (part.body for part in named if isinstance(part, ast.ClassDef))
+        direct = set(map(id, chain(body, *owners)))
+        functions = (part for part in named if isinstance(part, FUNCTIONS))
+        found = {f.name: f for f in functions if counts[f.name] == 1 and id(f) not in direct}
+        parts = chain.from_iterable(node.body for node in self._classes.values())
+        methods = [part for part in parts if isinstance(part, FUNCTIONS)]
+        counts = Counter(method.name for method in methods)
+        counts["__init__"] = 0
+        found |= {f"self.{m.name}": m for m in methods if counts[m.name] == 1}
+        self._names |= {id(function): name for name, function in found.items()}
+        return found
+
     def changed_by_others(
         self, node: AnyFunction, names: Mapping[str, PythonValue | None]
     ) -> Iterator[Change]:
         """Yield the changes of a function's global variables that other functions make."""
-        self._evaluator.document.spend(len(self.changed_globals))
+        self._document.spend(len(self.changed_globals))
         for change, functions in self.changed_globals.items():
             if functions - {id(node)} and names.get(change[0]) is not None:
                 yield change
@@ -126,12 +159,12 @@ class Definitions:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         parsed = [kind for part in node.args if (kind := dotted(part) or "") in self._fields]
         if is_parsing(node):
-            table = self.parsed(node, depth)
-        elif last_name(node.func) in _PARSERS and len(parsed) == 1:
+            return self._parsed_from(node, depth, evaluator)
+        if last_name(node.func) in _PARSERS and len(parsed) == 1:
             return self._usual(parsed[0], node)
-        elif last_name(node.func) == "parse_argv" and not node.args:
+        if last_name(node.func) == "parse_argv" and not node.args:
             return PythonTable()  # every option may be left out
-        elif name in self._fields:
+        if name in self._fields:
             table = self._defaults(node, self._fields[name], f"{name}.", depth)
         else:
             return None
@@ -161,7 +194,8 @@ class Definitions:
     def _objects(self, name: str) -> dict[str, PythonValue | None]:
         """Return the fields that the objects of a class share, or None; without calls, defaults."""
         calls = self._sites.get(name) or [ast.Call(ast.Name(name), [], [])]
-        made = [self.made_by(call, 0, self._evaluator) for call in calls]
+        evaluator = self._evaluator()
+        made = [self.made_by(call, 0, evaluator) for call in calls]
         found: dict[str, PythonValue | None] = {}
         for field in self._fields.get(name, ()):
             values = [table and table.item(field) for table in made]
@@ -186,7 +220,7 @@ class Definitions:
 
     def _usual(self, name: str, node: ast.AST) -> PythonTable:
         """Return an object of a class that may come from elsewhere: its values are assumptions."""
-        evaluator, table = self._evaluator, PythonTable()
+        evaluator, table = self._evaluator(), PythonTable()
         for field, value in self._objects(name).items():
             found = value and noted(value, f"the value of `{name}.{field}` in this file")
             is_open = found is None or getattr(found, "unknown", False)
@@ -216,14 +250,35 @@ class Definitions:
                     found[other] |= own
         return found
 
-    def parsed(self, node: ast.AST, depth: int = 0) -> PythonTable:
+    def parsed(self, tree: ast.Module) -> Iterator[tuple[str, PythonTable]]:
+        """Yield the variables that hold parsed options, in any function, with the defaults."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and is_parsing(node.value):
+                for target in node.targets:
+                    first = target.elts[0] if isinstance(target, ast.Tuple) else target
+                    if isinstance(first, ast.Name):
+                        yield first.id, self._options_table(node.value)
+
+    def _options_table(self, node: ast.AST, depth: int = 0) -> PythonTable:
         """Return the defaults of the options that the program declares with `argparse`."""
         return self._defaults(node, self._options, "the option ", depth)
+
+    def _parsed_from(self, node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonTable:
+        """Return the options of `parse_args(…)`: defaults if it reads the command's arguments."""
+        table = self._options_table(node, depth)
+        sources = [*zip(("args", "namespace"), node.args, strict=False)]
+        for name, source in sources + [(key.arg, key.value) for key in node.keywords]:
+            is_open = getattr(evaluator.value(source), "unknown", False)
+            is_own = dotted(getattr(source, "value", source)) == "sys.argv"
+            is_own = is_own or (is_open and getattr(source, "id", "") in self._parameters)
+            if evaluator.test(source)[0] is not False and (name == "namespace" or not is_own):
+                table.rest.append(evaluator.several(source))
+        return table
 
     def _defaults(
         self, node: ast.AST, fields: Mapping[str, ast.expr | None], owner: str, depth: int
     ) -> PythonTable:
-        evaluator, table = self._evaluator, PythonTable()
+        evaluator, table = self._evaluator(), PythonTable()
         for attribute, default in fields.items():
             value = evaluator.value(default, depth + 1) if default is not None else None
             if value is not None:
@@ -232,51 +287,109 @@ class Definitions:
         return table
 
     def arguments(self, node: AnyFunction) -> dict[str, PythonValue]:
-        """Return a function's known parameter values: of its only call, or defaults without one.
+        """Return a function's known parameter values: those of all calls, or defaults without one.
 
         They are empty if the function has other uses.
         """
         name = self._names.get(id(node), "")
         sites = self._sites.get(name, [])
-        if not sites and name and not self._uses[name]:
+        if not sites and name and not self._uses[name] and not self.is_inner(node):
             call = ast.copy_location(ast.Call(ast.Name(name), [], []), node)
-            found = bound_arguments(node, call, self._evaluator)
+            found = self.bound(node, call, self._evaluator())
             found.pop(node.args.kwarg.arg if node.args.kwarg else "", None)  # any caller's
             return {key: noted(value, f"the default of {key}") for key, value in found.items()}
-        if len(sites) != 1 or self._uses[node.name] > 1:
+        if not sites or self._uses[node.name] > 1 or name in self._inner:
             return {}
-        return bound_arguments(node, sites[0], self._evaluator)
+        first, *others = _passed(sites, self.passed) or [{}]
+        found = {key: copied(value) for key, value in first.items()}
+        for other in others:
+            texts = {key: plain(v) for key, v in other.items() if isinstance(v, PythonText)}
+            known = {key: texts.get(key, UNKNOWN) for key in found}
+            found = {k: v for k, v in found.items() if UNKNOWN is not known[k] == plain(v)}
+        return found
+
+    def bound(
+        self, node: AnyFunction, call: ast.Call, evaluator: PythonEvaluator
+    ) -> dict[str, PythonValue]:
+        """Return the known parameter values of a function in one call."""
+        if any(isinstance(argument, ast.Starred) for argument in call.args):
+            return {}
+        declared, module = node.args, self._evaluator()
+        named = [*declared.posonlyargs, *declared.args]
+        is_method = bool(named) and named[0].arg in ("self", "cls")
+        named = named[1:] if is_method else named
+        pairs = (
+            *zip(reversed(named), reversed(declared.defaults), strict=False),
+            *zip(declared.kwonlyargs, declared.kw_defaults, strict=True),
+        )
+        defaults = {part.arg: value for part, node_ in pairs if (value := _default(node_))}
+        if self.is_inner(node):  # a variable may have changed since then
+            defaults = {n: v for n, v in defaults.items() if isinstance(v, ast.Constant)}
+        shared = [value for value in defaults.values() if isinstance(value, (ast.List, ast.Dict))]
+        altered = {name for name, _ in changes(node)} if shared else ()
+        evaluator.document.spend(1 + len(shared) * sum(1 for _ in ast.walk(node)) // 5)
+        for name in [name for name in altered if defaults.get(name) in shared]:
+            del defaults[name]  # calls share this default, and each may change it
+        names = {parameter.arg for parameter in (*named, *declared.kwonlyargs)}
+        values = {name: module.value(value) for name, value in defaults.items()}
+        table = evaluator.keywords(call)
+        values |= {name: value for name, (_, value) in table.entries.items() if name in names}
+        keywords = [(keyword.arg, keyword.value) for keyword in call.keywords]
+        for key, value in (*zip((p.arg for p in named), call.args, strict=False), *keywords):
+            if key is not None and key in names:
+                values[key] = evaluator.operand(value)
+        if declared.kwarg is not None:
+            entries = {key: entry for key, entry in table.entries.items() if key not in names}
+            values[declared.kwarg.arg] = PythonTable(entries, table.rest)
+        elif table.rest:
+            return {}
+        return {
+            name: value
+            for name, value in values.items()
+            if not (isinstance(value, PythonText) and value.unknown)
+        }
 
     def known_arguments(
-        self, node: AnyFunction | ast.ClassDef, constants: Container[str | None], *, is_last: bool
+        self, waiting: WaitingScope, constants: Container[str | None], *, is_last: bool
     ) -> Sequence[Mapping[str, PythonValue]] | None:
         """Return the arguments of each call of a function; None before its callers are read."""
+        node = waiting.node
         if id(node) in self._imported:
             return []
-        sites = self.sites(node, constants)
-        passed = [known for call in sites for known in self.passed.get(id(call), ())]
-        is_read = all(id(call) in self.passed for call in sites)
-        if not is_read and not is_last:
+        is_inner = isinstance(node, FUNCTIONS) and self.is_inner(node)
+        read = waiting.outer.passed if is_inner else self.passed  # variables belong to one call
+        passed = _passed(self.sites(node, constants), read)
+        if passed is None and not is_last:
             return None
-        if passed and is_read and len(passed) <= MAX_STARTS:
+        if passed and len(passed) <= MAX_STARTS:
             return passed
         return [self.arguments(node) if isinstance(node, FUNCTIONS) else {}]
 
     def sites(
         self, node: AnyFunction | ast.ClassDef, constants: Container[str | None]
     ) -> list[ast.Call]:
-        """Return the calls that decide how a top-level function or class is read.
+        """Return the calls that decide how a function or class is read.
 
         The result is empty for a function that has other uses or no parameters. It is also empty
         for one that changes a part of one of the `constants`, because others see the change.
         """
         if not isinstance(node, FUNCTIONS):
             return [] if node.name in self._fields else self._sites.get(node.name, [])
-        sites = self._sites.get(node.name, []) if node is self.functions.get(node.name) else []
-        if self._uses[node.name] != len(sites) or not any(ast.iter_child_nodes(node.args)):
+        name = self._names.get(id(node), "")
+        sites = self._sites.get(name, []) if node is self.callee(name) else []
+        if self._uses[name] != len(sites) or not any(ast.iter_child_nodes(node.args)):
             return []
         shared = {name for name, _ in changes(node)} - parameters(node)
         return [] if sites and any(name in constants for name in shared) else sites
+
+    def is_inner(self, node: AnyFunction) -> bool:
+        """True if another function defines a function."""
+        return self._inner.get(node.name) is node
+
+    def callee(self, name: str) -> AnyFunction | None:
+        """Return the function or method that a call with this `called_name` runs."""
+        found = self.functions.get(name) or self._inner.get(name)
+        return found or self._constructors.get(name)
 
     def may_change(self, node: AnyFunction) -> bool:
         """True if a call of a function may change values of its caller."""
@@ -288,9 +401,15 @@ class Definitions:
             self._changing[id(node)] = is_changing or bool(changes(node))
         return self._changing[id(node)]
 
+    def may_alter(self, call: ast.expr, ignored: Container[str]) -> TypeGuard[ast.Call]:
+        """True if a call of a function by its name may change the arguments."""
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            return False
+        return call.func.id not in ignored and id(self.called(call)) not in self._harmless
+
     def lineage(self, node: ast.ClassDef, depth: int = 0) -> Sequence[ast.ClassDef]:
         """Return a class after its base classes in this program, nearest last."""
-        self._evaluator.document.spend()
+        self._document.spend()
         bases = (self._classes.get(dotted(base) or "") for base in reversed(node.bases))
         parts = [self.lineage(base, depth + 1) for base in bases if base and depth < _MAX_BASES]
         return list(dict.fromkeys([*chain.from_iterable(parts), node]))
@@ -299,16 +418,15 @@ class Definitions:
         """Return the top-level function that a call names; None for others."""
         return self.functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
 
-    def set_up(self, call: ast.Call) -> AnyFunction | None:
-        """Return the `__init__` of the class that a call makes an object of; None for others."""
-        return self._set_ups.get(_called(call))
-
     def method(self, call: ast.Call) -> AnyFunction | None:
-        """Return the method that `self.f(…)` or `super().f(…)` calls; None if it is ambiguous."""
+        """Return the inner function or method that `f(…)`, `self.f(…)` or `super().f(…)` calls."""
+        inner = self._inner.get(called_name(call))
+        if inner is not None and self.is_inner(inner):
+            return inner
         owner, _, name = (dotted(call.func) or "").partition(".")
         if (node := self._inside.get(id(call))) is None or owner not in ("self", "super"):
             return None
-        self._evaluator.document.spend(1 + len(self._lineages) // 50)
+        self._document.spend(1 + len(self._lineages) // 50)
         lines = [line for line in self._lineages if node in line]
         kin = self.lineage(node)[-2::-1] if owner == "super" else chain.from_iterable(lines)
         parts = (part for kind in dict.fromkeys(kin) for part in kind.body)
@@ -316,95 +434,39 @@ class Definitions:
         return found[0] if len(found) == 1 or (found and owner == "super") else None
 
 
-def changes(node: AnyFunction) -> set[Change]:
-    """Return the changes that a function makes to values that others see."""
-    found, hidden = set[Change](), set[str]()
-    for part in ast.walk(node):
-        match part:
-            case ast.Name(id=name, ctx=ast.Store()):
-                hidden.add(name)
-            case (
-                ast.AugAssign(target=held) | ast.Call(func=ast.Name(id="setattr"), args=[held, *_])
-            ):
-                found.add(_rooted(held))
-            case ast.Subscript() | ast.Attribute() if not isinstance(part.ctx, ast.Load):
-                found.add(_rooted(part))
-            case ast.Call(func=ast.Attribute(value=held, attr="pop"), args=[key, *_]):
-                found.add(_rooted(ast.Subscript(held, key)))
-            case ast.Call(func=ast.Attribute(value=held, attr=what)) if what in CHANGES:
-                found.add(_rooted(held))
-    hidden -= parameters(node) | global_names(node)
-    return {change for change in found if change[0] not in hidden}
-
-
-def _rooted(node: ast.expr) -> Change:
-    """Return the variable that contains a part of a value, and the part's first key."""
-    key: object = None
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        key = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", None)
-        node = node.value
-    return dotted(node) or "", key if isinstance(key, str) else None
-
-
-def parameters(node: AnyFunction) -> set[str]:
-    """Return the names of a function's parameters."""
-    return {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
-
-
-def bound_arguments(
-    node: AnyFunction, call: ast.Call, evaluator: PythonEvaluator
-) -> dict[str, PythonValue]:
-    """Return the known parameter values of a function in one call."""
-    if any(isinstance(argument, ast.Starred) for argument in call.args):
-        return {}
-    declared = node.args
-    named = [*declared.posonlyargs, *declared.args]
-    is_method = bool(named) and named[0].arg in ("self", "cls")
-    named = named[1:] if is_method else named
-    defaults = [*map(_default, declared.defaults)]
-    pairs = (
-        *zip(named[len(named) - len(defaults) :], defaults, strict=False),
-        *zip(declared.kwonlyargs, map(_default, declared.kw_defaults), strict=True),
-        *zip(named, call.args, strict=False),
-    )
-    found = {parameter.arg: value for parameter, value in pairs if value is not None}
-    shared = [value for value in defaults if isinstance(value, (ast.List, ast.Dict))]
-    changed = {name for name, _ in changes(node)} if shared else ()
-    evaluator.document.spend(1 + len(shared) * sum(1 for _ in ast.walk(node)) // 5)
-    for name in [name for name in changed if found.get(name) in shared]:
-        del found[name]  # calls share this default, and each may change it
-    names = {parameter.arg for parameter in (*named, *declared.kwonlyargs)}
-    table = evaluator.keywords(call)
-    values = {name: evaluator.value(value) for name, value in found.items()}
-    values |= {name: value for name, (_, value) in table.entries.items() if name in names}
-    if declared.kwarg is not None:
-        entries = {key: entry for key, entry in table.entries.items() if key not in names}
-        values[declared.kwarg.arg] = PythonTable(entries, table.rest)
-    elif table.rest:
-        return {}
-    return {
-        name: value
-        for name, value in values.items()
-        if not (isinstance(value, PythonText) and value.unknown)
-    }
-
-
-def _called(call: ast.Call) -> str:
-    """Return the name of the called function or class: `f(…)`, `F.options(…).bind(…)`."""
+def called_name(call: ast.Call) -> str:
+    """Return the name of the called function or class: `f(…)`, `F.options(…).bind(…)`, `self.f`."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in _PASSES_ON:
         function = function.value
         if isinstance(function, ast.Call) and isinstance(function.func, ast.Attribute):
             function = function.func.value
-    return function.id if isinstance(function, ast.Name) else ""
+    is_own = isinstance(function, ast.Attribute) and dotted(function.value) == "self"
+    return dotted(function) or "" if is_own or isinstance(function, ast.Name) else ""
+
+
+def _used_name(node: ast.AST) -> str:
+    """Return the name that a part of the program mentions; `self.f` for an attribute `f`."""
+    if isinstance(node, ast.arg):
+        return node.arg
+    return f"self.{node.attr}" if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _passed(
+    sites: Sequence[ast.Call], read: Mapping[int, list[dict[str, PythonValue]]]
+) -> list[dict[str, PythonValue]] | None:
+    """Return the known arguments of all calls at `sites`; None if one has not been read."""
+    if any(id(call) not in read for call in sites):
+        return None
+    return [known for call in sites for known in read[id(call)]]
 
 
 def is_parsing(node: ast.AST | None) -> bool:
-    """True if an expression is a call of `parse_args`."""
+    """True if an expression is a call of `parse_args` or `parse_known_args`."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "parse_args"
+        and node.func.attr in ("parse_args", "parse_known_args")
     )
 
 
@@ -481,58 +543,3 @@ def stated_gpus(node: AnyFunction | ast.ClassDef, evaluator: PythonEvaluator) ->
     found = [evaluator.value(keyword.value) for keyword in keywords if keyword.arg == "gpu"]
     texts = [value.text for value in found if isinstance(value, PythonText) and value.is_known]
     return texts[-1] if texts else None
-
-
-def extends(method: AnyFunction | ast.ClassDef) -> bool:
-    """True if a method calls the method of its base class that it overrides."""
-    calls = (dotted(call.func) for call in ast.walk(method) if isinstance(call, ast.Call))
-    return f"super.{method.name}" in calls
-
-
-def returns_at_end(node: AnyFunction) -> bool:
-    """True if a function without decorators ends with a `return`, perhaps inside a `with`."""
-    last = node.body[-1]
-    while isinstance(last, (ast.With, ast.AsyncWith)):
-        last = last.body[-1]
-    return isinstance(last, ast.Return) and not node.decorator_list
-
-
-def ends(node: ast.stmt) -> bool:
-    """True if a statement ends its function or the program."""
-    call = node.value if isinstance(node, ast.Expr) else None
-    is_exit = isinstance(call, ast.Call) and last_name(call.func) in ("exit", "_exit")
-    return is_exit or isinstance(node, (ast.Return, ast.Raise))
-
-
-def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of an expression, except those of nested functions."""
-    waiting = [node]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, NESTED):
-            continue
-        yield found
-        waiting.extend(reversed(list(ast.iter_child_nodes(found))))
-
-
-def global_names(tree: ast.AST) -> set[str]:
-    """Return the names that functions declare as global, so that any call may change them."""
-    found = (node.names for node in ast.walk(tree) if isinstance(node, (ast.Global, ast.Nonlocal)))
-    return set(chain.from_iterable(found))
-
-
-def assigned_once(tree: ast.Module) -> set[str]:
-    """Return the names that the module assigns or defines once and no function assigns."""
-    counts = dict.fromkeys(global_names(tree), 2)
-    waiting: list[tuple[ast.AST, int]] = [(node, 1) for node in tree.body]
-    while waiting:
-        node, times = waiting.pop()
-        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            counts[node.name] = counts.get(node.name, 0) + times
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            counts[node.id] = counts.get(node.id, 0) + times
-        if isinstance(node, (ast.Name, *NESTED)):
-            continue
-        times = 2 if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else times
-        waiting.extend((child, times) for child in ast.iter_child_nodes(node))
-    return {name for name, count in counts.items() if count == 1}

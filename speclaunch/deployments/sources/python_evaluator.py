@@ -194,9 +194,9 @@ class PythonEvaluator:
 
     def looked_up(self, node: ast.Call, held: ast.expr, depth: int = 0) -> PythonValue:
         """Return `table.get(key, default)` or `.pop(…)`; for unknown tables, an assumption."""
-        table, name = self.value(held, depth + 1), plain(self.value(node.args[0], depth + 1))
+        table, key = self.value(held, depth + 1), self.value(node.args[0], depth + 1)
         default = self.value(node.args[1], depth + 1) if len(node.args) > 1 else None
-        found = None
+        name, found = plain(key), None
         if isinstance(table, PythonTable) and isinstance(name, str):
             is_missing = name not in table.entries and not table.rest
             found = default if is_missing else table.item(name)
@@ -204,7 +204,8 @@ class PythonEvaluator:
             is_key = isinstance(name, str) and name.replace("-", "_").isidentifier()
             if is_key and isinstance(default, PythonText) and name not in self.positions.set_keys:
                 found = noted(default, f"the default of `{name}`{FROM_OUTSIDE}outside the program")
-        return self.unknown(node) if found is None else found
+        note = note_of(key) if isinstance(found, PythonText) else None
+        return self.unknown(node) if found is None else noted(found, note)
 
     def _item(self, node: ast.expr, held: ast.expr, at: ast.expr, depth: int) -> PythonValue:
         """Return `table[key]`."""
@@ -214,7 +215,8 @@ class PythonEvaluator:
         if not isinstance(table, PythonTable) or not isinstance(key, PythonText) or key.unknown:
             return self.unknown(node)
         found = table.item(key.text)
-        return self.unknown(node) if found is None else found
+        note = note_of(key) if isinstance(found, PythonText) else None
+        return self.unknown(node) if found is None else noted(found, note)
 
     def _held(self, node: ast.Name | ast.Attribute) -> PythonValue | None:
         name = dotted(node)
@@ -302,7 +304,8 @@ class PythonEvaluator:
     def _either(self, node: ast.IfExp, depth: int) -> PythonValue:
         """Return the value that a known condition selects.
 
-        `[…] if condition else []` is a conditional list; other values are unknown.
+        `[…] if condition else []` is a conditional list, and `" …" if condition else ""` an unknown
+        number of words; other values are unknown.
         """
         found = self.value(node.body, depth + 1)
         other = self.value(node.orelse, depth + 1)
@@ -313,7 +316,9 @@ class PythonEvaluator:
             if found.items and other.items:
                 return PythonList([self.several(node)])
             return PythonList([under(item, node.lineno) for item in found.items or other.items])
-        return self.unknown(node)
+        texts = {getattr(value, "text", "-") for value in (found, other)}
+        is_spaced = "" in texts and any(text != text.strip() for text in texts)
+        return self.several(node) if is_spaced else self.unknown(node)
 
     def _first(self, node: ast.BoolOp, depth: int) -> PythonValue:
         """Return the operand that `a or b` or `a and b` selects, if the values decide it."""
@@ -330,7 +335,7 @@ class PythonEvaluator:
                 return self.unknown(node)
             if result is isinstance(node.op, ast.Or):
                 return value
-            notes += filter(None, [note_of(self._operand(operand, depth + 1))])
+            notes += filter(None, [note_of(self.operand(operand, depth + 1))])
         return noted(self.value(node.values[-1], depth + 1), notes[0] if notes else None)
 
     def decided(self, node: ast.expr) -> bool | None:
@@ -360,7 +365,7 @@ class PythonEvaluator:
                     parts = [node.left, *node.comparators]
                 elif isinstance(node, ast.Call) and dotted(node.func) == "isinstance":
                     parts = node.args[:1]
-                held = [self._operand(part, depth + 1) for part in parts]
+                held = [self.operand(part, depth + 1) for part in parts]
                 operands, notes = [*map(plain, held)], [*map(note_of, held)]
                 if isinstance(node, ast.Compare):
                     triples = zip(node.ops, operands, operands[1:], strict=False)
@@ -379,8 +384,8 @@ class PythonEvaluator:
         result = ends if ends in results else None if None in results else not ends
         return result, next(filter(None, notes), None)
 
-    def _operand(self, node: ast.expr, depth: int) -> PythonValue:
-        """Return the value of a part of a condition, which may be None."""
+    def operand(self, node: ast.expr, depth: int = 0) -> PythonValue:
+        """Return the value of a part of a condition or of an argument, which may be None."""
         found: PythonValue | None = None
         match node:
             case ast.Name() | ast.Attribute():
@@ -436,6 +441,8 @@ class PythonEvaluator:
             return self._extreme(node, depth)
         if full_name in ("bool", "len") and len(node.args) == 1:
             held = self.value(node.args[0], depth + 1)
+            if name == "len" and dotted(node.args[0]) == "sys.argv":
+                held = noted(PythonList([self.label(node, "")]), "the program has no arguments")
             is_true, note = self.test(node.args[0], depth + 1)
             parts = plain(held) if name == "len" else None
             known = is_true if name == "bool" else len(parts) if isinstance(parts, list) else None
@@ -465,6 +472,9 @@ class PythonEvaluator:
             return self._formatted(node, self.value(inner, depth + 1), depth)
         result = None if node.args or node.keywords else self._names.get(f"{full_name}()")
         made = self._made_by(node, depth) if result is None else copied(result)
+        if name == "parse_known_args" and isinstance(made, PythonTable):
+            rest = PythonList([self.several(node)])
+            return PythonList([self.unknown(node)] * 2, values=[made, rest])
         return self.unknown(node) if made is None else made
 
     def _environment(self, node: ast.Call, depth: int) -> PythonText:

@@ -1,16 +1,18 @@
-"""Loops and branches of a Python program: elements of iterables, comprehensions, tested names."""
+"""Functions, loops and branches of a Python program: what they change, elements, tested names."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 from msgspec.structs import replace
 
-from speclaunch.deployments.sources.python_definitions import NESTED
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_values import (
+    CHANGES,
     PythonList,
     PythonTable,
     PythonText,
@@ -20,11 +22,20 @@ from speclaunch.deployments.sources.python_values import (
     note_of,
 )
 
-MAX_ELEMENTS = 200
-READERS = frozenset({"update", "isinstance", "get", "items", "int", "lower", "upper"})
+_MAX_ELEMENTS, _MAX_NODES = 200, 20_000
+_READERS = frozenset({"update", "isinstance", "get", "items", "int", "lower", "upper"})
 """Further functions that start nothing."""
+_LOADERS = frozenset({"open", "Path", "load", "loads", "safe_load", "read", "read_text", "print"})
+"""Functions that read a file, and what programs print about it."""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
+MAX_STARTS = 16
+"""Maximum number of times that a loop's body is read if it may start a server."""
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
+AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
+Change = tuple[str, str | None]
+"""Variable with a value that a function changes, and the changed key: see `spoil`."""
 LoopElement = PythonText | PythonList | PythonTable | tuple["LoopElement", ...]
 
 
@@ -66,7 +77,7 @@ def _numbers(
     known = [number for number in numbers if type(number) is int]
     if len(known) != len(limits) or len(known) not in (1, 2, 3) or 0 in known[2:]:
         return [], False
-    found = range(*known)[: MAX_ELEMENTS + 1]
+    found = range(*known)[: _MAX_ELEMENTS + 1]
     return [_number(evaluator, node, number) for number in found], True
 
 
@@ -101,7 +112,7 @@ def comprehension(
         if not clauses:
             found.values.append(value := own.value(node.elt))
             found.items.append(value if isinstance(value, PythonText) else own.unknown(node))
-            return len(found.items) <= MAX_ELEMENTS
+            return len(found.items) <= _MAX_ELEMENTS
         elements, complete = loop_elements(own, clauses[0].iter)
         for element in elements if complete else ():
             values = assigned(clauses[0].target, element)
@@ -115,7 +126,7 @@ def comprehension(
     return found if add(names, node.generators) else None
 
 
-def may_leave(body: Sequence[ast.stmt]) -> bool:
+def _may_leave(body: Sequence[ast.stmt]) -> bool:
     """True if a loop's body may end the loop early, or defines a function or class."""
     waiting: list[tuple[ast.AST, bool]] = [(node, False) for node in body]
     while waiting:
@@ -129,17 +140,31 @@ def may_leave(body: Sequence[ast.stmt]) -> bool:
     return False
 
 
-def called_names(body: Sequence[ast.stmt]) -> set[str]:
+def is_long(node: ast.For, elements: int, count: int, ignored: frozenset[str]) -> bool:
+    """True if a loop is not repeated: it runs too often, `count` times in total, or may end."""
+    only_adds = _called_names(node.body) <= ignored | _READERS
+    size = sum(1 for _ in ast.walk(node)) * elements
+    is_large = count > (_MAX_ELEMENTS if only_adds else MAX_STARTS) or size > _MAX_NODES
+    return is_large or _may_leave(node.body)
+
+
+def loads_file(body: Sequence[ast.stmt], values: Sequence[PythonValue | None]) -> bool:
+    """True if a body only loads a data file: `values`, which it sets or returns, are known."""
+    is_known = all(isinstance(value, (PythonTable, PythonList)) for value in values)
+    return bool(values) and is_known and _called_names(body) <= _LOADERS
+
+
+def _called_names(body: Sequence[ast.stmt]) -> set[str]:
     """Return the last names of the functions that a body calls."""
     calls = (call for part in body for call in ast.walk(part) if isinstance(call, ast.Call))
     return {last_name(call.func) for call in calls}
 
 
-def carried(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
-    """Yield the targets of the assignments in a loop's body, which change from pass to pass."""
+def carried(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """Yield the names that a body assigns; those of a loop change from pass to pass."""
     for node in (inner for part in body for inner in ast.walk(part)):
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-            yield node
+            yield dotted(node) or ""
 
 
 @contextmanager
@@ -160,3 +185,105 @@ def without_defaults(
     for name in added:
         if names[name] is None:
             del names[name]
+
+
+def changes(node: AnyFunction) -> set[Change]:
+    """Return the changes that a function makes to values that others see."""
+    found, hidden = set[Change](), set[str]()
+    for part in ast.walk(node):
+        match part:
+            case ast.Name(id=name, ctx=ast.Store()):
+                hidden.add(name)
+            case (
+                ast.AugAssign(target=held) | ast.Call(func=ast.Name(id="setattr"), args=[held, *_])
+            ):
+                found.add(_rooted(held))
+            case ast.Subscript() | ast.Attribute() if not isinstance(part.ctx, ast.Load):
+                found.add(_rooted(part))
+            case ast.Call(func=ast.Attribute(value=held, attr="pop"), args=[key, *_]):
+                found.add(_rooted(ast.Subscript(held, key)))
+            case ast.Call(func=ast.Attribute(value=held, attr=what)) if what in CHANGES:
+                found.add(_rooted(held))
+    hidden -= parameters(node) | global_names(node)
+    return {change for change in found if change[0] not in hidden}
+
+
+def only_reads(node: AnyFunction) -> bool:
+    """True if a function only reads parts of its parameters, and changes nothing."""
+    nodes = list(ast.walk(node))
+    uses = Counter(part.id for part in nodes if isinstance(part, ast.Name))
+    parts = (part.value for part in nodes if isinstance(part, (ast.Attribute, ast.Subscript)))
+    uses -= Counter(part.id for part in parts if isinstance(part, ast.Name))
+    return not changes(node) and uses.keys().isdisjoint(parameters(node))
+
+
+def _rooted(node: ast.expr) -> Change:
+    """Return the variable that contains a part of a value, and the part's first key."""
+    key: object = None
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        key = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", None)
+        node = node.value
+    return dotted(node) or "", key if isinstance(key, str) else None
+
+
+def parameters(node: AnyFunction) -> set[str]:
+    """Return the names of a function's parameters."""
+    return {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
+
+
+def extends(method: AnyFunction | ast.ClassDef) -> bool:
+    """True if a method calls the method of its base class that it overrides."""
+    calls = (dotted(call.func) for call in ast.walk(method) if isinstance(call, ast.Call))
+    return f"super.{method.name}" in calls
+
+
+def returns_at_end(node: AnyFunction) -> bool:
+    """True if a function without decorators ends with a `return`, in a `with` or `try` or not."""
+    last = node.body[-1]
+    while isinstance(last, (ast.With, ast.AsyncWith, ast.Try)):
+        handlers = last.handlers if isinstance(last, ast.Try) else []
+        if not all(ends(handler.body[-1]) for handler in handlers):
+            return False
+        last = last.body[-1]
+    return isinstance(last, ast.Return) and not node.decorator_list
+
+
+def ends(node: ast.stmt) -> bool:
+    """True if a statement ends its function or the program."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    is_exit = isinstance(call, ast.Call) and last_name(call.func) in ("exit", "_exit")
+    return is_exit or isinstance(node, (ast.Return, ast.Raise))
+
+
+def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of an expression, except those of nested functions."""
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, NESTED):
+            continue
+        yield found
+        waiting.extend(reversed(list(ast.iter_child_nodes(found))))
+
+
+def global_names(tree: ast.AST) -> set[str]:
+    """Return the names that functions declare as global, so that any call may change them."""
+    found = (node.names for node in ast.walk(tree) if isinstance(node, (ast.Global, ast.Nonlocal)))
+    return set(chain.from_iterable(found))
+
+
+def assigned_once(tree: ast.Module) -> set[str]:
+    """Return the names that the module assigns or defines once and no function assigns."""
+    counts = dict.fromkeys(global_names(tree), 2)
+    waiting: list[tuple[ast.AST, int]] = [(node, 1) for node in tree.body]
+    while waiting:
+        node, times = waiting.pop()
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            counts[node.name] = counts.get(node.name, 0) + times
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            counts[node.id] = counts.get(node.id, 0) + times
+        if isinstance(node, (ast.Name, *NESTED)):
+            continue
+        times = 2 if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else times
+        waiting.extend((child, times) for child in ast.iter_child_nodes(node))
+    return {name for name, count in counts.items() if count == 1}

@@ -11,32 +11,28 @@ from collections.abc import Mapping, Sequence
 
 from speclaunch.deployments.sources.python_data import Imports, loaded
 from speclaunch.deployments.sources.python_definitions import (
-    FUNCTIONS,
-    MAX_STARTS,
     SET_UPS,
-    AnyFunction,
     Definitions,
     WaitingScope,
-    assigned_once,
-    bound_arguments,
-    ends,
-    extends,
-    global_names,
-    is_parsing,
-    own_nodes,
-    returns_at_end,
+    called_name,
     stated_gpus,
 )
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_loops import (
-    MAX_ELEMENTS,
-    READERS,
+    FUNCTIONS,
+    AnyFunction,
     assigned,
-    called_names,
+    assigned_once,
     carried,
     comprehension,
+    ends,
+    extends,
+    global_names,
+    is_long,
+    loads_file,
     loop_elements,
-    may_leave,
+    own_nodes,
+    returns_at_end,
     without_defaults,
 )
 from speclaunch.deployments.sources.python_strings import ProgramPositions
@@ -57,14 +53,14 @@ from speclaunch.deployments.sources.python_values import (
     noted,
     set_entries,
     set_item,
+    snapshot,
     spoil,
     under,
 )
 from speclaunch.deployments.sources.source_text import Document
 
-_MAX_SCOPES, _MAX_NESTING, _MAX_REPEATED_NODES = 5000, 30, 20_000
-_MAX_DELAYS, _MAX_RUNNING, _MAX_RESULTS = 3, 3, 300
-"""Limits: how often a function waits for its callers; depth and number of evaluated calls."""
+_MAX_SCOPES, _MAX_NESTING, _MAX_DELAYS, _MAX_RUNNING, _MAX_RESULTS = 5000, 30, 3, 3, 300
+"""Limits; delays: how often a function waits for its callers; running: depth of calls."""
 
 _Arguments = Mapping[str, PythonValue]
 _Names = dict[str, PythonValue | None]
@@ -86,23 +82,21 @@ class PythonProgram:
         self._used = {last_name(c.func) for c in ast.walk(tree) if isinstance(c, ast.Call)}
         self._waiting: list[WaitingScope] = []
         self._running = self._results = 0
-        imports = Imports(tree, document, self.positions)
-        self._constants: dict[str, PythonValue | None] = {**imports.names}
-        self.definitions = Definitions(tree, self.evaluator(self._constants), imports.classes)
-        self._module = module = _Scope(self, dict(self._constants), ScopeContents())
+        nearby = Imports(tree, document, self.positions)
+        self._constants: _Names = {**nearby.names}
+        self._module: _Names = dict(self._constants)
+        self.definitions = Definitions(tree, lambda: self.evaluator(self._seen({})), nearby.classes)
+        module = _Scope(self, self._module, ScopeContents())
         module.run(tree.body)
         self._add(module.seen)
         self._constants |= self._globals()
-        for node in ast.walk(tree):  # variables that hold parsed options, in any function
-            if isinstance(node, ast.Assign) and is_parsing(node.value):
-                for target in node.targets:
-                    if isinstance(target, ast.Name):
-                        self._constants.setdefault(target.id, self.definitions.parsed(node.value))
+        for name, options in self.definitions.parsed(tree):
+            self._constants.setdefault(name, options)
         self._queue(module, self._constants)
         while self._waiting and len(self.seen) < _MAX_SCOPES:
             waiting = self._waiting.pop(0)
             is_last = waiting.delays >= _MAX_DELAYS
-            known = self.definitions.known_arguments(waiting.node, self._constants, is_last=is_last)
+            known = self.definitions.known_arguments(waiting, self._constants, is_last=is_last)
             if known is None:
                 self._waiting.append(waiting._replace(delays=waiting.delays + 1))
             for arguments in known or ():
@@ -110,12 +104,13 @@ class PythonProgram:
 
     def _globals(self) -> dict[str, PythonValue | None]:
         """Return the module's values that do not change."""
-        return {n: v for n, v in self._module.names.items() if n in self._once or "." in n}
+        self.document.spend(1 + len(self._module) // 20)
+        return {n: v for n, v in self._module.items() if n in self._once or "." in n}
 
     def _add(self, seen: ScopeContents) -> None:
         self.seen.append(seen)
-        for call, arguments in seen.passed:
-            self.definitions.passed.setdefault(id(call), []).append(arguments)
+        for call, known in seen.passed.items():
+            self.definitions.passed.setdefault(call, []).extend(known)
 
     def evaluator(self, names: Mapping[str, PythonValue | None]) -> PythonEvaluator:
         def made_by(call: PythonMaker, depth: int) -> PythonValue | None:
@@ -133,16 +128,16 @@ class PythonProgram:
     ) -> PythonValue | None:
         """Return what a function or method of the program returns to `call`; None if unknown."""
         function = self.definitions.called(call) or self.definitions.method(call)
-        if function is None or not self._is_bounded or not returns_at_end(function):
+        if function is None or not self._is_evaluated(function) or not returns_at_end(function):
             return None
-        known = bound_arguments(function, call, evaluator)
+        known = self.definitions.bound(function, call, evaluator)
         arguments = {name: copied(value) for name, value in known.items()}
         returned = self._trial(self._seen(names), function, arguments).seen.returned
         return returned[0] if len(returned) == 1 else None
 
-    @property
-    def _is_bounded(self) -> bool:
-        return self._running < _MAX_RUNNING and self._results < _MAX_RESULTS
+    def _is_evaluated(self, function: AnyFunction) -> bool:
+        is_bounded = self._running < _MAX_RUNNING and self._results < _MAX_RESULTS
+        return is_bounded and not self.definitions.is_inner(function)
 
     def _seen(self, names: Mapping[str, PythonValue | None]) -> dict[str, PythonValue | None]:
         own = {name: value for name, value in names.items() if name[:5] == "self."}
@@ -153,21 +148,23 @@ class PythonProgram:
         function = self.definitions.called(call) or self.definitions.method(call)
         if function is None or not self.definitions.may_change(function):
             return
-        known, names = bound_arguments(function, call, evaluator), caller.names
+        known, names = self.definitions.bound(function, call, evaluator), caller.names
         shared = {name: names.get(name) for name, _ in self.definitions.changed_globals}
-        if self._is_bounded:
+        if self._is_evaluated(function):
             trial = self._trial(self._seen(names) | shared, function, known, caller)
             names |= {name: value for name, value in trial.names.items() if name[:5] == "self."}
             is_certain = len(trial.seen.returned) == 1 and returns_at_end(function)
             names[f"@{id(call)}"] = trial.seen.returned[0] if is_certain else None
         else:
-            for value in (*known.values(), *shared.values()):
+            used = (names.get(p.id) for p in ast.walk(function) if isinstance(p, ast.Name))
+            for value in (*known.values(), *shared.values(), *used):
                 spoil(value, None, evaluator.several(call))
 
     def _queue(self, scope: _Scope, names: Mapping[str, PythonValue | None]) -> None:
         hidden = self.definitions.hidden_attributes(scope.nested)
         for node in scope.nested:
-            seen = {**names, **dict.fromkeys(hidden.get(node, ()))}
+            late = [n for n, v in scope.seen_by.get(id(node), {}).items() if names.get(n) is not v]
+            seen = {**names, **dict.fromkeys([*hidden.get(node, ()), *late])}
             self._waiting.append(WaitingScope(node, seen, scope.seen))
 
     def _nested(self, waiting: WaitingScope, arguments: _Arguments) -> None:
@@ -237,15 +234,13 @@ class _Scope:
         seen: ScopeContents,
         caller: _Scope | None = None,
     ) -> None:
-        self.names = names
-        self.seen = seen
+        self.names, self.seen = names, seen
         self.nested: list[AnyFunction | ast.ClassDef] = []
-        self._definitions = program.definitions
+        self.seen_by: dict[int, _Names] = {}
+        """Variables at the definition of each nested function, by its `id`."""
+        self._definitions, self._global_names = program.definitions, program.global_names
         self._evaluator = program.evaluator(names)
-        self._document = program.document
-        self._ignored = program.ignored
-        self._global_names = program.global_names
-        self._caller = caller
+        self._depth, self._caller = 0, caller
         self._if: int | None = caller._if if caller else None
         """Line of the outermost current condition; None outside conditions."""
         self._loose: int = caller._loose if caller else 0
@@ -254,8 +249,7 @@ class _Scope:
         """Assumption behind the current branch; None if it depends on no default."""
         self._repeated = 1
         """Number of times that the enclosing loops run the current statement."""
-        self._depth = 0
-        self._program = program
+        self._program, self._document, self._ignored = program, program.document, program.ignored
         self._outer = frozenset(map(id, names.values()))  # other functions may use them, too
 
     def run(self, body: Sequence[ast.stmt]) -> None:
@@ -291,6 +285,8 @@ class _Scope:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 self.nested.append(node)
+                self._document.spend(len(self.names) // 20)
+                self.seen_by[id(node)] = dict(self.names)
             case ast.If():
                 self._calls(node.test)
                 self._branches(node)
@@ -303,11 +299,7 @@ class _Scope:
                         self._assign([item.optional_vars], item.context_expr)
                 self.run(node.body)
             case ast.Try():
-                self.run(node.body)
-                for handler in node.handlers:
-                    self._branch(handler.body, handler)
-                self.run(node.orelse)
-                self.run(node.finalbody)
+                self._try(node)
             case ast.Assign():
                 self._calls(node.value)
                 self._assign(node.targets, node.value)
@@ -337,6 +329,18 @@ class _Scope:
                 self._calls(node)
 
     # -- branches -----------------------------------------------------------------------
+
+    def _try(self, node: ast.Try) -> None:
+        """Run the body and perhaps a handler, unless the body only reads a file that exists."""
+        self.run(node.body)
+        before, returned = dict(self.names), [*self.seen.returned]
+        for handler in node.handlers:
+            self._branch(handler.body, handler)
+        if loads_file(node.body, [*returned[-1:], *map(before.get, carried(node.body))]):
+            self.names |= before
+            self.seen.returned[:] = returned
+        self.run(node.orelse)
+        self.run(node.finalbody)
 
     def _branches(self, node: ast.If) -> None:
         if isinstance(node.test, ast.Compare) and dotted(node.test.left) == "__name__":
@@ -389,8 +393,10 @@ class _Scope:
         """Run the branch that a test selects under an assumption; the other is conditional."""
         before, outer_line, outer_note = dict(self.names), self._if, self._note
         self._if = self._if or node.lineno
+        undo = snapshot(before.values() if other else (), self._document.spend)
         with without_defaults(self.names, self._evaluator, node.test):
             self.run(other)
+        undo(note)
         for name in [name for name, value in self.names.items() if before.get(name) is not value]:
             self.names[name] = (value := before.get(name)) and noted(value, note)
         self._if, self._note = outer_line, self._note or note
@@ -404,8 +410,8 @@ class _Scope:
                 self.run(node.orelse)
                 return
             self.names |= dict.fromkeys(filter(None, map(dotted, ast.walk(node.target))))
-        for target in carried(node.body):
-            if isinstance(self.names.get(name := dotted(target) or ""), PythonText):
+        for name in carried(node.body):
+            if isinstance(self.names.get(name), PythonText):
                 self.names[name] = None  # it changes from pass to pass
         self._branch(node.body, node.target if not isinstance(node, ast.While) else node.test)
         self.run(node.orelse)
@@ -414,10 +420,7 @@ class _Scope:
         """Run a loop's body for each known element. Return False if others may exist."""
         elements, complete = loop_elements(self._evaluator, node.iter)
         count = self._repeated * max(len(elements), 1)
-        size = sum(1 for _ in ast.walk(node)) * len(elements)
-        only_adds = called_names(node.body) <= self._ignored | READERS
-        limit = MAX_ELEMENTS if only_adds else MAX_STARTS
-        if not elements or count > limit or size > _MAX_REPEATED_NODES or may_leave(node.body):
+        if not elements or is_long(node, len(elements), count, self._ignored):
             return False
         outer = self._if, self._repeated
         for element in elements:
@@ -541,11 +544,8 @@ class _Scope:
     def _expression(self, node: ast.expr) -> None:
         self._calls(node)
         call = node.value if isinstance(node, ast.Await) else node
-        if (
-            isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Name)
-            and f"@{id(call)}" not in self.names
-        ):
+        is_open = f"@{id(call)}" not in self.names
+        if is_open and self._definitions.may_alter(call, self._ignored):
             for passed in filter(None, map(dotted, call.args)):
                 if isinstance(table := self.names.get(passed), PythonTable):
                     table.rest.append(self._evaluator.several(call))  # `call` may change it
@@ -583,10 +583,10 @@ class _Scope:
                         self._remove(held, key, call, sure=call is node and what == "pop")
             if not isinstance(call, ast.Call) or last_name(call.func) in self._ignored:
                 continue
-            function = self._definitions.called(call) or self._definitions.set_up(call)
-            if function is not None:
-                known = bound_arguments(function, call, self._evaluator)
-                self.seen.passed.append((call, {name: copied(v) for name, v in known.items()}))
+            if (function := self._definitions.callee(called_name(call))) is not None:
+                known = self._definitions.bound(function, call, self._evaluator)
+                copies = {name: copied(value) for name, value in known.items()}
+                self.seen.passed.setdefault(id(call), []).append(copies)
             self._program.apply(call, self, self._evaluator)
             args: list[PythonValue] = []
             for argument in call.args[:50]:

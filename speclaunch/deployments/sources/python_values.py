@@ -154,8 +154,8 @@ class ScopeContents(Struct):
     gpus: str | None = None
     """GPUs that a decorator states, or None."""
     returned: list[PythonValue] = []
-    passed: list[tuple[ast.Call, dict[str, PythonValue]]] = []
-    """Calls of the program's functions, with the known values of their parameters."""
+    passed: dict[int, list[dict[str, PythonValue]]] = {}
+    """Known values of the parameters in calls of the program's functions, by the call's `id`."""
 
     def set_environment(self, arguments: Iterable[PythonValue]) -> None:
         """Apply `os.environ.update(table)` or `os.environ.setdefault(key, value)`."""
@@ -217,11 +217,11 @@ def spoil(value: PythonValue | None, key: str | None, unknown: PythonText) -> No
 
 
 def shown(value: PythonValue, template: str = "{}") -> tuple[WordPiece, ...] | None:
-    """Return a value in a template such as `{:.2f}` or `%d`; None if unknown."""
+    """Return a value in a template such as `{:.2f}` or `%d`; None if it is one unknown text."""
     is_plain = template in ("{}", "{!s}", "%s")
     if isinstance(value, PythonList) and value.separator is not None and is_plain:
         return joined(value).pieces
-    if not isinstance(value, PythonText) or value.unknown:
+    if not isinstance(value, PythonText) or (value.unknown and value.text[:1] != "*"):
         return None
     if is_plain:
         return value.pieces
@@ -307,6 +307,29 @@ def noted(value: PythonValue, note: str | None) -> PythonValue:
     elif isinstance(value, PythonTable) and note:
         value.entries = {n: (key, noted(v, note)) for n, (key, v) in value.entries.items()}
     return value
+
+
+def snapshot(
+    values: Iterable[PythonValue | None], spend: Callable[[int], None]
+) -> Callable[[str | None], None]:
+    """Return a function that undoes later changes of dictionaries, under an assumption."""
+    tables: dict[int, tuple[PythonTable, PythonTable]] = {}
+    waiting = list(values)
+    while waiting:
+        table = waiting.pop()
+        if isinstance(table, PythonTable) and id(table) not in tables:
+            spend(1 + len(table.entries))
+            tables[id(table)] = table, PythonTable(dict(table.entries), list(table.rest))
+            waiting += [value for _, value in table.entries.values()]
+
+    def undo(note: str | None) -> None:
+        for table, before in tables.values():
+            table.rest[:] = before.rest
+            for name, entry in before.entries.items():
+                if table.entries.get(name) is not entry:
+                    table.entries[name] = (entry[0], noted(entry[1], note))
+
+    return undo
 
 
 CONVERSIONS: Mapping[str, Callable[[str], str]] = {

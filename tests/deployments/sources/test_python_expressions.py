@@ -50,6 +50,11 @@ subprocess.run("sglang serve --model-path m " + {}, shell=True)
         ("f\"{' '.join(words)} --dp 2\"", "--tp 8 --dp 2"),
         ("f\"--x {','.join(['a', 'b'])}\"", "--x a,b"),
         ("f\"{shlex.join(['--x', 'a b'])}\"", "?"),
+        ("f\"{'--x a ' if flag else ''}--tp {tp}\"", "? --tp 8"),
+        ("f\"--tp {tp}{' --x a' if flag else ''} --dp 2\"", "--tp 8 ? --dp 2"),
+        ("f\"{'' if flag else f'--x {a} '}\" '--tp 8'", "? --tp 8"),
+        ("f\"--served-model-name m{'x' if flag else ''} --tp 8\"", "--served-model-name ? --tp 8"),
+        ("'--tp ' + ('8 ' if flag else '4 ') + '--dp 2'", "--tp ? 2"),
     ]
 )
 def test_formatted_texts(case: tuple[str, str]) -> None:
@@ -194,7 +199,7 @@ class Server:
     [
         ("2", "--port 30000 --tp 2"),
         ("tp=2", "--port 30000 --tp 2"),
-        ("tp", "--port 30000 --tp ?"),
+        ("tp", "--port 30000 --tp 4"),
         ("*more", "--port 30000 --tp ?"),
     ]
 )
@@ -360,6 +365,9 @@ subprocess.run(c + ["--tp", str(tp)])
         ("if args.kind == 'a':\n    sys.exit(1)\ntp = 4", "--tp 4", ""),
         ("if os.environ.get('A', '1') == '1':\n    tp = 4", "--tp ?", None),
         ("tp = 4 if os.environ.get('A', '1') == '1' else 2", "--tp 4", "comes from the environment"),
+        ("d = {'tp': 2}\nif args.size > 2:\n    d['tp'] = 4\ntp = d['tp']", "--tp 2", "size"),
+        ("d = {'a': {'tp': 2}}\nif args.none:\n    d['a'].update(tp=4)\ntp = d['a']['tp']", "--tp 2", "none"),
+        ("d = {'tp': 2}\nif unknown:\n    d['tp'] = 4\ntp = d['tp']", "--tp ?", None),
         ("for tp in (2, unknown):\n    if tp == 2:\n        c.append('--x')", "--x --x --tp ?", None),
     ]
 )  # fmt: skip
@@ -472,7 +480,7 @@ subprocess.run(cmd)
         ('if a.dtype: cmd += ["--dtype", a.dtype]', "--dtype ?"),
         ('if not X: cmd += ["--y"]\nelse: cmd += ["--x", X]', "? ?"),
         ('if a.tp > 0: cmd += ["--n", "1"]\ncmd += ["--tp", str(a.tp)]', "--n 1 --tp 0"),
-        ('if a.tp > 0: a.tp = 4\ncmd += ["--tp", str(a.tp)]', "--tp ?"),
+        ('if a.tp > 0: a.tp = 4\ncmd += ["--tp", str(a.tp)]', "--tp 0"),
     ]
 )
 def test_a_default_that_a_condition_excludes_is_unknown_under_it(case: tuple[str, str]) -> None:
@@ -607,6 +615,286 @@ def test_options_without_a_default(case: tuple[str, str]) -> None:
     notes = {word.why for word in found.words[2:] if word.evaluated} - {None}
     assert notes <= {"the default of the option port"}
     assert notes or "?" in case[1]
+
+
+PARSED = """\
+import sys
+def build():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, default=3)
+    return parser
+def serve(args, more=()):
+    subprocess.run(["sglang", "serve", "--model-path", "m", "--port", str(args.port), *more])
+def parse(argv=None):
+    return build().parse_args(argv)
+def parse_all(argv=None, space=None):
+    return build().parse_args(args=argv, namespace=space)
+def main(argv=None):
+    {}
+main({})
+"""
+
+
+@over(
+    [
+        ("serve(parse(argv))", "", "--port 3"),
+        ("serve(parse())", "", "--port 3"),
+        ("serve(build().parse_args(argv))", "sys.argv[1:]", "--port 3"),
+        ("serve(build().parse_args(sys.argv[2:]))", "", "--port 3"),
+        ("serve(build().parse_args([]))", "", "--port 3"),
+        ("serve(parse_all(argv))", "", "--port 3"),
+        ("serve(*build().parse_known_args())", "", "--port ? ?"),
+        ("args, more = build().parse_known_args()\n    serve(args)", "", "--port 3"),
+        ("args, more = build().parse_known_args()\n    serve(args, more)", "", "--port 3 ?"),
+        ("serve(parse(argv))", "['--port', '4']", "--port ?"),
+        ("serve(build().parse_args(argv))", "['--port', port]", "--port ?"),
+        ("serve(build().parse_args(choose()))", "", "--port ?"),
+        ("serve(build().parse_args(namespace=ready))", "", "--port ?"),
+        ("serve(parse_all(argv, ready))", "", "--port ?"),
+    ]
+)
+def test_options_that_another_function_parses(case: tuple[str, str, str]) -> None:
+    body, argv, expected = case
+    found = read(PARSED.replace("{}", body, 1).replace("{}", argv))
+    assert shown(found) == expected
+    assert found.words[3].evaluated == (found.words[3].why == "the default of the option port")
+
+
+REMOTE = """\
+def serve(port, tp=8):
+    subprocess.run(["sglang", "serve", "--model-path", "m", "--port", str(port), "--tp", str(tp)])
+def main(port=3):
+    serve.{}
+"""
+
+
+@over(
+    [
+        ("remote(port, 2)", "--port 3 --tp 2"),
+        ("spawn(port)", "--port 3 --tp 8"),
+        ("starmap([(port, 2)])", "--port ? --tp ?"),
+    ]
+)
+def test_a_function_that_another_function_starts_remotely(case: tuple[str, str]) -> None:
+    assert shown(read(REMOTE.replace("{}", case[0]))) == case[1]
+
+
+INNER = """\
+port = 9
+def outer(port, tp=2):
+    def serve(port, size=2, rank=port):
+        words = ["--port", str(port), "--tp", str(tp), "--dp", str(size), "--node-rank", str(rank)]
+        subprocess.run(["sglang", "serve", "--model-path", "m", *words])
+    {}
+def main(tp):
+    {}
+"""
+
+
+@over(
+    [
+        ("serve(port)", "outer(3)", ["--port 3 --tp 2 --dp 2 --node-rank ?"]),
+        ("serve(port, tp, 0)\n    serve(port, size=tp, rank=0)", "outer(3)",
+         ["--port 3 --tp 2 --dp 2 --node-rank 0"]),
+        ("serve(port, 4)\n    port += 1\n    serve(port)", "outer(3)",
+         ["--port 3 --tp 2 --dp 4 --node-rank ?", "--port 4 --tp 2 --dp 2 --node-rank ?"]),
+        ("serve(port, tp)", "outer(3, 4)\n    outer(5, 6)",
+         ["--port 3 --tp 4 --dp 4 --node-rank ?", "--port 5 --tp 6 --dp 6 --node-rank ?"]),
+        ("for port in ports:\n        serve(port, 4)", "outer(3)",
+         ["--port ? --tp 2 --dp 4 --node-rank ?"]),
+        ("serve(port)\n    run(serve)", "outer(3)", ["--port ? --tp 2 --dp ? --node-rank ?"]),
+        ("serve(port)\n    def other():\n        serve(4)", "outer(3)",
+         ["--port ? --tp 2 --dp ? --node-rank ?"]),
+        ("serve = wrap(serve)\n    serve(port)", "outer(3)",
+         ["--port ? --tp 2 --dp ? --node-rank ?"]),
+        ("pass", "outer(3)", ["--port ? --tp 2 --dp ? --node-rank ?"]),
+    ]
+)  # fmt: skip
+def test_calls_of_a_function_that_another_defines(case: tuple[str, str, list[str]]) -> None:
+    body, calls, expected = case
+    text = HEAD + INNER.replace("{}", body, 1).replace("{}", calls)
+    assert list(map(shown, read_python(text, "x.py").invocations)) == expected
+
+
+SELF = """\
+port = 9
+class Server:
+    def serve(self, port, tp=2, key=None):
+        if not key:
+            key = "k"
+        words = ["--port", str(port), "--tp", str(tp), "--api-key", key]
+        subprocess.run(["sglang", "serve", "--model-path", "m", *words])
+    def start(self, port=3, key=None):
+        {}
+"""
+
+
+@over(
+    [
+        ("self.serve(port)", ["--port 3 --tp 2 --api-key k"]),
+        ("self.serve(port, key=key)", ["--port 3 --tp 2 --api-key k"]),
+        ("self.serve(port, tp=4, key='a')", ["--port 3 --tp 4 --api-key a"]),
+        ("self.serve(port)\n        return self.serve(4, key=choose())",
+         ["--port 3 --tp 2 --api-key k", "--port 4 --tp 2 --api-key ?"]),
+        ("self.serve(port)\n        other.serve(4)", ["--port ? --tp ? --api-key ?"]),
+        ("self.serve(*words)", ["--port ? --tp ? --api-key ?"]),
+        ("run(self.serve)", ["--port ? --tp ? --api-key ?"]),
+        ("pass", ["--port ? --tp 2 --api-key k"]),
+        ("pass\nclass Other:\n    def serve(self):\n        pass", ["--port ? --tp ? --api-key ?"]),
+    ]
+)  # fmt: skip
+def test_calls_of_a_method(case: tuple[str, list[str]]) -> None:
+    found = read_python(HEAD + SELF.replace("{}", case[0]), "x.py").invocations
+    assert list(map(shown, found)) == case[1]
+
+
+def test_a_default_is_evaluated_at_the_definition() -> None:
+    found = read("""\
+tp = 2
+def serve(tp=tp):
+    subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(tp)])
+def main():
+    tp = 4
+    serve()
+""")
+    assert shown(found) == "--tp 2"
+
+
+SHOWN = """\
+def port_of(args):
+    return args.port + args.words[0]
+def store(args):
+    saved.append(args)
+def alias(args):
+    same = args
+    same.port = 4
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", default=3)
+    args = parser.parse_args()
+    {}
+    subprocess.run(["sglang", "serve", "--model-path", "m", "--port", str(args.port)])
+"""
+
+
+@over(
+    [
+        ("print(args)", "3"),
+        ("port_of(args)", "3"),
+        ("store(args)", "3"),
+        ("alias(args)", "?"),
+        ("other(args)", "?"),
+    ]
+)
+def test_options_that_a_function_only_reads(case: tuple[str, str]) -> None:
+    assert shown(read(SHOWN.replace("{}", case[0]))) == f"--port {case[1]}"
+
+
+BUILT = """\
+port = 9
+class Server:
+    def __init__(self, port, tp=2):
+        self.port, self.tp = port, tp
+    def start(self):
+        words = ["--port", str(self.port), "--tp", str(self.tp)]
+        subprocess.run(["sglang", "serve", "--model-path", "m", *words])
+def main(port, tp=8):
+    {}
+"""
+
+
+@over(
+    [
+        ("Server(port)", "--port ? --tp 2"),
+        ("Server(port, tp)", "--port ? --tp 8"),
+        ("port = 3\n    Server(port, tp=tp).start()", "--port 3 --tp 8"),
+        ("Server(3, tp)\n    Server(4, tp)", "--port 3 --tp 8|--port 4 --tp 8"),
+        ("Server(3, tp)\n    Server(3, *sizes)", "--port 3 --tp 8|--port ? --tp ?"),
+        ("Server(f'{port}')\n    Server(f'{port}')", "--port ? --tp 2"),
+        ("pass", "--port ? --tp 2"),
+    ]
+)
+def test_values_of_a_constructor(case: tuple[str, str]) -> None:
+    """A variable of the caller is not the module's, even with the same name."""
+    found = read_python(HEAD + BUILT.replace("{}", case[0]), "x.py").invocations
+    assert "|".join(map(shown, found)) == case[1]
+
+
+CLOSURE = """\
+def tweak(args):
+    args.port = 4
+def main(tp=2):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", default=3)
+    args = parser.parse_args()
+    def serve(more=()):
+        words = ["--port", str(args.port), "--tp", str(tp)]
+        subprocess.run(["sglang", "serve", "--model-path", "m", *words])
+    def change(port):
+        {}
+    change(4)
+    {}
+"""
+
+
+@over(
+    [
+        ("print(port)", "serve()", "--port 3 --tp 2"),
+        ("args.port = port", "serve()", "--port ? --tp 2"),
+        ("tweak(args)", "serve()", "--port ? --tp 2"),
+        ("print(port)", "serve()\n    tp = 4", "--port 3 --tp ?"),
+        ("print(port)", "tp = 4\n    serve()", "--port 3 --tp ?"),
+    ]
+)
+def test_variables_that_a_function_shares_with_an_inner_one(case: tuple[str, str, str]) -> None:
+    text = CLOSURE.replace("{}", case[0], 1).replace("{}", case[1])
+    assert shown(read(text)) == case[2]
+
+
+def test_a_parameter_with_the_name_of_a_function() -> None:
+    text = """\
+def serve(port):
+    subprocess.run(["sglang", "serve", "--model-path", "m", "--port", str(port)])
+def main(serve):
+    serve(4)
+serve(3)
+"""
+    assert shown(read(text)) == "--port ?"
+
+
+ARGV = """\
+import sys
+tp = 2
+paths = {"2": "4", "b": 3}
+{}
+subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(tp), "--port", port])
+"""
+
+
+@over(
+    [
+        ("port = sys.argv[1] if len(sys.argv) > 1 else '3'", "--tp 2 --port 3"),
+        ("if len(sys.argv) > 1:\n    tp = sys.argv[1]\nport = paths[str(tp)]", "--tp 2 --port 4"),
+        ("if len(sys.argv) < 2:\n    sys.exit(1)\nport = sys.argv[1]", "--tp 2 --port ?"),
+        ("port = sys.argv[len(sys.argv) - 1]", "--tp 2 --port ?"),
+        ("port = '3'\nif sys.argv[1:]:\n    tp = 4", "--tp ? --port 3"),
+    ]
+)
+def test_a_program_without_arguments(case: tuple[str, str]) -> None:
+    assert shown(read(ARGV.replace("{}", case[0]))) == case[1]
+
+
+@over(
+    [
+        "port = '3' if len(sys.argv) == 1 else '4'",
+        "port = paths[str(len(sys.argv) + 1)]",
+        "port = paths.get(str(len(sys.argv)), '3')",
+    ]
+)
+def test_that_a_program_has_no_arguments_is_an_assumption(text: str) -> None:
+    found = read(ARGV.replace("{}", text))
+    assert found.words[5].evaluated
+    assert found.words[5].why == "the program has no arguments"
 
 
 ANNOTATED = """\

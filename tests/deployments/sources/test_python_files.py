@@ -1032,7 +1032,11 @@ OPEN = [
     'HERE = Path(__file__).parent\nwith (HERE / "serve.yaml").open() as f:\n    c = yaml.load(f, L)',
     'def read(path):\n    with open(path) as f:\n        return yaml.safe_load(f)\nc = read("serve.yaml")',
     'with open("serve.json") as f:\n    c = json.load(f)',
-]
+    'try:\n    with open("serve.yaml") as f:\n        c = yaml.safe_load(f) or {}\nexcept OSError:\n    c = {}',
+    'def read(path):\n    try:\n        with open(path) as f:\n            c = yaml.safe_load(f)\n            return c\n'
+    '    except OSError as e:\n        print(e)\n        return {}\nc = read("serve.yaml")',
+    'p.add_argument("--c", default="serve.yaml")\nc = yaml.safe_load(open(p.parse_args().c))',
+]  # fmt: skip
 USE = """
 subprocess.run(["sglang", "serve", c["model"], "--tp", str(c["server"]["tp"]), *c["extra"]])
 """
@@ -1066,6 +1070,8 @@ def test_values_of_a_file_next_to_the_program(load_file: str, tmp_path: Path) ->
         'c = yaml.safe_load(open(os.environ.get("C", "serve.yaml")))',
         'c = yaml.safe_load(open("broken.yaml"))',
         "c = yaml.safe_load(open(path))",
+        'try:\n    c = yaml.safe_load(open("serve.yaml"))\n    c.update(choose())\nexcept OSError:\n    c = {}',
+        'def read():\n    try:\n        return yaml.safe_load(open("serve.yaml"))\n    except OSError:\n        pass\nc = read()',
     ]
 )  # fmt: skip
 def test_values_of_a_file_that_is_not_read(load_file: str) -> None:
