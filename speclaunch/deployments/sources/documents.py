@@ -91,7 +91,7 @@ _TAG_OR_ENTITY = lazy(r"<[/a-zA-Z][^<>\n]{0,200}>|&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6
 _INLINE = lazy(r"(?<!`)(`{1,2})(?!`)([^`\n]{10,4000}?)(?<!`)\1(?!`)")
 _INLINE_START = lazy(r"(?:[^`\n]*`[^`\n]*`)*[^`\n]*`([^`\n]{10,})")
 """Pattern of a line whose last inline code ends on a later line."""
-_INLINE_REST = lazy(r"(?:\n[ \t]*[^`\s][^`\n]*){1,20}(?=`(?!`))")
+_INLINE_REST = lazy(r"(?:\n[ \t]*[^`\s][^`\n]*){0,20}(?:\n[ \t]*)?(?=`(?!`))")
 _LIST_MARKER = r"[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?"
 _LABEL = r"(?:\*{0,2}[A-Za-z][\w '()/-]{0,40}:\*{0,2}[ \t]+)?"
 _PROMPT_TEXT = r"(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+:[^\s#$]{0,200}[#$]|[$%])[ \t]+"

@@ -246,12 +246,21 @@ class Expander:
         if value is not None and value.why is not None:
             return self.unknown(part, source, f"`${part.name}`: {value.why}", inside=True)
         if part.prefix == "!":
-            return self.unknown(part, source, "an indirect expansion is not evaluated")
+            return self._indices(part, source, value)
         if part.operator or part.prefix:
             return expansions.expand_parameter(self, part, source, value)
         if value is None:
             return self.unset(part, source)
         return self.chosen(part, source, value)
+
+    def _indices(self, part: Parameter, source: SourceText, value: Value | None) -> Result:
+        """Return the indices of an array: `${!NAME[@]}`."""
+        if part.index in ("@", "*") and value is not None and value.items is not None:
+            found = expansions.expand_parameter(self, replace(part, prefix="#"), source, value)
+            if isinstance(found, tuple) and len(found) == 1 and found[0].unknown is None:
+                numbers = map(str, range(int(found[0].text)))
+                return [Field((replace(found[0], text=number),)) for number in numbers]
+        return self.unknown(part, source, "an indirect expansion is not evaluated")
 
     def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
         """Return an unknown value for a variable that the file does not set."""

@@ -285,8 +285,8 @@ class ConditionEvaluator:
                 values[node] = self._value(found)
                 break
             passed.append(node)  # chains of assignments: a loop is faster than a call for each
-            asked = found[1]
-            condition = truths[asked] if asked in truths else self._truth(asked)
+            test = found[1]
+            condition = truths[test] if test in truths else self._truth(test)
             if condition is None:
                 values[node] = self._either(found)
                 break
@@ -304,8 +304,8 @@ class ConditionEvaluator:
                 truths[node] = self._truth_of(node, found)
                 break
             passed.append(node)
-            asked = found[1]
-            condition = truths[asked] if asked in truths else self._truth(asked)
+            test = found[1]
+            condition = truths[test] if test in truths else self._truth(test)
             if condition is None:
                 then, other = self._truth(found[2]), self._truth(found[3])
                 truths[node] = then if then is other else None
@@ -339,10 +339,8 @@ class ConditionEvaluator:
 
     def _value(self, found: Sequence[Any]) -> Any:
         op = found[0]
-        if op == "k":  # the most frequent
-            return found[1]
-        if op in _LEAVES:
-            return leaf(self._plan, found)
+        if op in _LEAVES:  # constants are the most frequent
+            return found[1] if op == "k" else leaf(self._plan, found)
         if op == "not":
             truth = self._truth(found[1])
             return UNKNOWN if truth is None else not truth

@@ -39,6 +39,7 @@ FORMS = {
     "list": f"- {COMMAND}\n",
     "indented": f"Run this:\n\n    {COMMAND}\n",
     "inline": f"Start it with `{COMMAND}`, and wait.\n",
+    "inline over two lines": f"Start it with\n`{COMMAND}\n`, and wait.\n",
     "two backticks": f"Start it with ``{COMMAND}``.\n",
     "table": f"| what | how |\n|---|---|\n| it | `{COMMAND}` |\n",
     "pre": f"<details><summary>x</summary>\n<pre><code>{COMMAND}\n</code></pre></details>\n",

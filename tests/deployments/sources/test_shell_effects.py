@@ -22,6 +22,9 @@ UNKNOWN = [
     "A=(1 2)\nunset 'A[0]'\nTP=${A[0]}",
     "A=([2]=a)\nTP=${A[2]}",
     "A=(1 2)\nA=3\nTP=${A[0]}",
+    "A=([2]=a)\nfor i in ${!A[@]}; do TP=$i; done",
+    "declare -A A=([2]=a)\nfor i in ${!A[@]}; do TP=$i; done",
+    "[ -d /x ] && A=(1 2)\nfor i in ${!A[@]}; do TP=$i; done",
     "TP=${RANDOM:-4}",
     "N=010\nTP=$((N+1))",
     "TP=2\nf() { [ -d /x ] && return; TP=4; }\nf",
@@ -97,6 +100,7 @@ KNOWN = [
     ("read -ra A <<< ''\nTP=${#A[@]}", "0"),
     ("mapfile -t A <<< $'1\\n4'\ni=1\nTP=${A[$i]}", "4"),
     ("IFS=, read -ra A <<< 1,2\nB='4 5'\nfor b in $B; do TP=$b; done", "5"),
+    ("A=(7 8)\nfor i in \"${!A[@]}\"; do TP=$i${A[$i]}; done", "18"),
     ("f() { case $1 in a) TP=2;; *) TP=4;; esac; }\nf a", "2"),
 ]  # fmt: skip
 
