@@ -131,7 +131,7 @@ def look(words: Sequence[Field]) -> FoundCommand:
 
 def _trainer(words: Sequence[Field], found: FoundCommand) -> FoundCommand | None:
     """Return the server of slime's or verl's rollouts; None for any other command."""
-    if any(slime.is_engines(word.text) for word in words):
+    if slime.starts_engines(words):
         return _slime(words, found)
     if not any("actor_rollout_ref." in word.text for word in words):
         return None

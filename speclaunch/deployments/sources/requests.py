@@ -186,7 +186,7 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
     """Return the request of a server command, parsed for the version of `catalogue`."""
     found = effective(invocation, catalogue)
     words = found.words
-    is_open = [not word.evaluated or (not word.text and word.defaults) for word in words]
+    is_open = [not w.evaluated or bool(not w.text and (w.defaults or w.why)) for w in words]
     opaque = {index for index, open_ in enumerate(is_open) if open_}  # "${MODEL:-}" is to be set
 
     def place(index: int | None) -> Place:

@@ -20,7 +20,7 @@ from speclaunch.deployments.sources.fields import Field
 from speclaunch.deployments.sources.interface import Dropped, Invocation, InvocationKind, Word
 from speclaunch.deployments.sources.source_text import WordPiece, joined
 from speclaunch.deployments.sources.wrappers import cut
-from speclaunch.engine import canonical, distance, history
+from speclaunch.engine import canonical, distance, history, released_names
 
 
 class SlimeReplacement(Struct, frozen=True):
@@ -236,6 +236,17 @@ def is_diffusion(words: Sequence[Field]) -> bool:
 def is_engines(text: str) -> bool:
     """True if a slime token is an argument for the engine."""
     return text.startswith((PREFIX, NEGATED))
+
+
+def starts_engines(words: Sequence[Field]) -> bool:
+    """True if a command is a trainer's. `--sglang-url` of another program is no such option."""
+    flags = [word.text.partition("=")[0] for word in words if is_engines(word.text)]
+    names = tuple(bare(flag).strip("-").replace("-", "_").removeprefix("no_") for flag in flags)
+    return bool(flags) and (
+        any(word.text.endswith(("train.py", "train_async.py")) for word in words)
+        or any(map(_OWN.match, flags))
+        or any(known.startswith(names) for known in released_names())
+    )
 
 
 def prefixed(flag: str) -> str:

@@ -467,8 +467,8 @@ PLACEHOLDER_STARTS = lazy(r"[<{[]")
 MARK_FIRST, MARK_LAST = "\ue000", "\ue001"
 MARK = lazy(f"{MARK_FIRST}[\ue100-\ue4e7]+{MARK_LAST}")
 """Pattern of a stand-in for text that a template fills in (`templates.Masks`)."""
-_NAMED = lazy(r"(?<![\w@])(__|@)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\1(?![\w@])")
-"""Pattern of placeholders like `__PORT__` and `@PORT@`, which an installer fills in."""
+_NAMED = lazy(r"(?<![\w@$])(?:(__|@)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\1|YOUR(?:_[A-Z0-9]+)+)(?![\w@])")
+"""Pattern of what an installer or a reader fills in: `__PORT__`, `@PORT@`, `YOUR_PORT`."""
 _DOTS = lazy(r"\.\.\.|…")
 _PATH = r"[\w./:@=+-]*"
 _PATH_WITH_NAME = lazy(rf"{_PATH}(?:{_NAME}{_PATH})+")

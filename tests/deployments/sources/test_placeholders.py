@@ -47,6 +47,12 @@ def test_a_document_has_values_to_fill_in_and_no_redirections() -> None:
     assert not read_markdown(fenced(PASTED), "x.md").misread
 
 
+def test_a_name_in_capitals_that_begins_with_your_is_to_be_filled_in() -> None:
+    found = only(read_markdown(fenced(f"{SERVER} --model x/YOUR_MODEL --port YOUR_PORT"), "x.md"))
+    assert open_words(found.words) == ["x/YOUR_MODEL", "YOUR_PORT"]
+    assert not open_words(shell(f"{SERVER} --model MY_YOUR_MODEL --port $YOUR_PORT\n").words[:3])
+
+
 def test_a_script_is_told_that_its_shell_redirects() -> None:
     reading = read_shell(PASTED, "x.sh")
     (found,) = reading.invocations

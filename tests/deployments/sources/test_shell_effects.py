@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from speclaunch.deployments.sources.files import read_shell
+from speclaunch.deployments.sources.files import read_shell, read_text
 from speclaunch.deployments.sources.requests import from_invocation
 from speclaunch.engine import load
 from tests.support.deployments.sources.helpers import SERVER, shell
@@ -289,6 +289,16 @@ def test_nesting_too_deep_to_decide() -> None:
 def test_an_empty_default_of_a_value_is_to_be_set(command: str) -> None:
     request = from_invocation(shell(command.replace("{}", SERVER)), "x", load("0.5.23"))
     assert not request.problems
+    assert not request.values["model_path"].known and request.values["tp_size"].value == 2
+
+
+def test_an_empty_default_of_a_class_is_to_be_set() -> None:
+    program = (
+        "@dataclass\nclass C:\n    model: str | None = None\ndef f(c: C):\n    return ['python', "
+        "'-m', 'sglang.launch_server', '--model-path', c.model or '', '--tp', '2']\n"
+    )
+    (found,) = read_text(program, "x.py").invocations
+    request = from_invocation(found, "x", load("0.5.23"))
     assert not request.values["model_path"].known and request.values["tp_size"].value == 2
 
 

@@ -146,6 +146,16 @@ def test_a_text_variable_and_a_command_line() -> None:
     assert texts(given) == ["--dtype", "half"]
 
 
+def test_an_option_about_a_server_is_none_for_an_engine() -> None:
+    for words in (
+        "profile.py --sglang-url http://x:30000",
+        "diff.py --sglang-dir /tmp/x --limit 3",
+    ):
+        assert not read_words(["python", *words.split()]).invocations
+    for words in ("train.py --sglang-new x", "rl.py --sglang-tp 2", "rl.py --sglang-router-port 1"):
+        assert len(read_words(["python", *words.split()]).invocations) == 1
+
+
 def test_an_array_used_twice_is_not_told_a_third_time() -> None:
     script = ARRAY + "python train.py ${SGLANG_ARGS[@]}\npython train.py --y ${SGLANG_ARGS[@]}\n"
     assert len(read_shell(script, "x.sh").invocations) == 2
