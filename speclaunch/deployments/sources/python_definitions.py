@@ -221,14 +221,22 @@ class Definitions:
     def _usual(self, name: str, node: ast.AST) -> PythonTable:
         """Return an object of a class that may come from elsewhere: its values are assumptions."""
         evaluator, table = self._evaluator(), PythonTable()
+        short = name.rpartition(".")[2]
         for field, value in self._objects(name).items():
-            found = value and noted(value, f"the value of `{name}.{field}` in this file")
+            note = f"the value of `{short}.{field}` in the program"
+            found = value and self._assumed(value, note, node)
             is_open = found is None or getattr(found, "unknown", False)
             if found is None or is_open or field in self._set_attributes:
                 (piece,) = evaluator.unknown(node).pieces
-                found = PythonText((changed(piece, f"{name}.{field}"),), is_text=False)
+                found = PythonText((changed(piece, f"{short}.{field}"),), is_text=False)
             table.entries[field] = (evaluator.label(node, field), found)
         return table
+
+    def _assumed(self, value: PythonValue, note: str, node: ast.AST) -> PythonValue:
+        """Return a value under an assumption; a dictionary that is empty by default is open."""
+        if isinstance(value, PythonTable) and not value.entries:
+            return PythonTable(rest=[self._evaluator().several(node)])
+        return noted(value, note)
 
     def hidden_attributes(self, nodes: Sequence[ast.stmt]) -> dict[ast.stmt, set[str]]:
         """Return the attributes that each method does not know, because others may set them."""
@@ -297,7 +305,8 @@ class Definitions:
             call = ast.copy_location(ast.Call(ast.Name(name), [], []), node)
             found = self.bound(node, call, self._evaluator())
             found.pop(node.args.kwarg.arg if node.args.kwarg else "", None)  # any caller's
-            return {key: noted(value, f"the default of {key}") for key, value in found.items()}
+            pairs = ((key, value, f"the default of {key}") for key, value in found.items())
+            return {key: self._assumed(value, note, node) for key, value, note in pairs}
         if not sites or self._uses[node.name] > 1 or name in self._inner:
             return {}
         first, *others = _passed(sites, self.passed) or [{}]

@@ -975,7 +975,19 @@ def test_the_values_of_an_annotated_object_that_the_program_makes(case: tuple[st
         ["Config.port"] if expected == "?" else []
     )
     notes = {"30000": "the default of Config.port", "?": "the program computes it"}
-    assert found.words[-1].why == notes.get(expected, "the value of `Config.port` in this file")
+    assert found.words[-1].why == notes.get(expected, "the value of `Config.port` in the program")
+
+
+@over(
+    [
+        "class C:\n    more: dict = field(default_factory=dict)\ndef f(c: C):\n    more = c.more\n",
+        "def f(more={}):\n",
+    ]
+)
+def test_a_dictionary_that_is_empty_by_default_is_open(case: str) -> None:
+    server = "'python', '-m', 'sglang.launch_server', '--model-path', 'm'"
+    found = read(f"{case}    run([{server}, '--tp', str(more.get('tp', 1))])\n")
+    assert shown(found) == "--tp ?"
 
 
 SET_UP = """\
