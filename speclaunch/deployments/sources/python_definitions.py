@@ -325,8 +325,7 @@ class Definitions:
             return {}
         declared, module = node.args, self._evaluator()
         named = [*declared.posonlyargs, *declared.args]
-        is_method = bool(named) and named[0].arg in ("self", "cls")
-        named = named[1:] if is_method else named
+        named = named[1:] if named and named[0].arg in ("self", "cls") else named
         pairs = (
             *zip(reversed(named), reversed(declared.defaults), strict=False),
             *zip(declared.kwonlyargs, declared.kw_defaults, strict=True),
@@ -336,7 +335,8 @@ class Definitions:
             defaults = {n: v for n, v in defaults.items() if isinstance(v, ast.Constant)}
         shared = [value for value in defaults.values() if isinstance(value, (ast.List, ast.Dict))]
         altered = {name for name, _ in changes(node)} if shared else ()
-        evaluator.document.spend(1 + len(shared) * sum(1 for _ in ast.walk(node)) // 5)
+        walks = len(shared) + self.is_inner(node)
+        evaluator.document.spend(1 + walks * sum(1 for _ in ast.walk(node)) // 5)
         for name in [name for name in altered if defaults.get(name) in shared]:
             del defaults[name]  # calls share this default, and each may change it
         names = {parameter.arg for parameter in (*named, *declared.kwonlyargs)}

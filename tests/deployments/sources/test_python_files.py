@@ -391,8 +391,14 @@ def test_a_directory_with_programs(tmp_path: Path) -> None:
         + "f(D)\n" * 500
         + "'sglang serve'",
         f"L = {list(range(8000))}\n" + "if 'x' in L:\n    y = L[5]\n" * 3000 + "'sglang serve'",
+        "def g(c):\n def f():\n  c['a'] = 1\n"
+        + "  x = 1\n" * 20_000
+        + " f()\n" * 20_000
+        + "g({})\n'sglang serve'",
+        "".join(["def g():\n", *(f" a{n} = 1\n def f{n}():\n  pass\n" for n in range(9000))])
+        + "'sglang serve'",
     ],
-    ids=range(14),
+    ids=range(16),
 )
 def test_hostile_programs_are_bounded(text: str) -> None:
     start = time.monotonic()
