@@ -129,7 +129,10 @@ def _conditional(  # noqa: PLR0911
         if empty and value is None and part.name not in expander.scope.variables:
             return expander.unset(part, source) if not part.name.isdigit() else ()
         if empty or part.operand is None:
-            return [] if part.index == "@" else ()
+            pieces = value.pieces or () if value is not None and part.index != "@" else ()
+            note = next((piece.note for piece in pieces if piece.note), None)
+            held = (WordPiece("", source, part.start, exact=False, note=note),) if note else ()
+            return [] if part.index == "@" else held
         return _if_set(expander, part, part.operand, source, value)
     if not empty and value is not None:
         return expander.chosen(part, source, value)

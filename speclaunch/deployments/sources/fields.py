@@ -175,7 +175,7 @@ class FieldBuilder:
     def add(self, pieces: Sequence[WordPiece], *, quoted: bool) -> None:
         """Add text without splitting; quoted text makes a word even if it is empty."""
         for piece in pieces:
-            if piece.text or (quoted and piece.default_of):
+            if piece.text or (quoted and (piece.default_of or piece.note)):
                 must_quote = quoted and not piece.quoted
                 own = piece.with_owner(piece.owner, quoted=True) if must_quote else piece
                 self._pieces.append(own)
@@ -195,7 +195,7 @@ class FieldBuilder:
                 start = blank.end()
             if start < len(piece.text):
                 self.add((piece.slice(start, len(piece.text)),), quoted=False)
-            elif piece.default_of and not piece.text and self._open:
+            elif (piece.default_of or piece.note) and not piece.text and self._open:
                 self._pieces.append(piece)
 
     def several(self, fields: Sequence[Field], *, quoted: bool) -> None:

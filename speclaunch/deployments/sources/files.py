@@ -40,6 +40,8 @@ _NOT_OURS = frozenset(
 )
 _NIX = ".nix"
 _ADDED = "the expression may add more"
+_MOST_UNREAD = 4
+"""Maximum number of unreadable commands of a script. A file with more is notes to paste from."""
 _SCRIPTS = frozenset({".sh", ".bash", ".slurm", ".sbatch"})
 _BASH_START = lazy(r"#![^\n]*\b(?:ba|da)?sh\b")
 
@@ -111,7 +113,7 @@ def read_shell(text: str, shown: str) -> Reading:
 
         scope.variables |= compose_and_jobs.job_variables(document)
     reading = _together(run(document.source(), scope, strict=True), document)
-    if len(reading.unread) > 4 and not text.startswith("#!"):  # notes with commands to paste
+    if len(reading.unread) > _MOST_UNREAD and not text.startswith("#!"):
         return _together(run(document.source()), document)
     carriage = _carriage_return(text, shown) if reading.invocations else None
     if carriage is None:

@@ -164,10 +164,9 @@ class Definitions:
             return self._usual(parsed[0], node)
         if last_name(node.func) == "parse_argv" and not node.args:
             return PythonTable()  # every option may be left out
-        if name in self._fields:
-            table = self._defaults(node, self._fields[name], f"{name}.", depth)
-        else:
+        if name not in self._fields:
             return None
+        table = self._defaults(node, self._fields[name], f"{name}.", depth)
         keywords, args = evaluator.keywords(node, depth), node.args
         is_open = any(isinstance(argument, ast.Starred) for argument in args)
         pairs = [] if is_open else zip(self._fields.get(name, ()), args, strict=False)

@@ -10,7 +10,6 @@ from tests.support.loops import rows
 
 OPTIONS = "M=\nwhile [ $# -gt 0 ]; do case $1 in --m) M=$2; shift 2;; esac; done\n"
 UNKNOWN = [
-    (OPTIONS + 'TP="4${M:+8}"', "4"),
     OPTIONS + 'TP="${M:-$(x)}"\n[ -z "$TP" ] && TP=4',
     'TP=1\neval "TP=4"',
     "TP=1\neval TP=4",
@@ -125,6 +124,7 @@ DEFAULTS = [
     ("N=${N:-4}\nTP=$(echo $N)", "4", "`N`"),
     ("A=(${L:-1 2})\nTP=${#A[@]}", "2", "`L`"),
     (OPTIONS + "TP=${M:-4}", "4", "arguments"),
+    (OPTIONS + 'TP="4${M:+8}"', "4", "arguments"),
     ("D=${D:-0,1}\nIFS=, read -ra A <<< $D\nTP=${TP:-$(( ${#A[@]} * 2 ))}", "4", "`D`"),
     ("M=${1:-}\nTP=${M:-4}", "4", "argument 1"),
 ]  # fmt: skip
