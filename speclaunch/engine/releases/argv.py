@@ -228,6 +228,10 @@ class ParsedArgument(Struct, frozen=True):
         return self.argument.dest
 
 
+_CONTINUATION = "delete what follows the backslash: it continues a line only as the last character"
+"""Advice for a blank arg: the shell reads a backslash and a space as one."""
+
+
 class ArgvProblem(Struct, frozen=True):
     """An engine error or a hint. `index` is the arg's position; None for a missing arg."""
 
@@ -274,8 +278,10 @@ def parse_argv(
         else:
             problems.append(outcome)
     for index in stray:
-        shown = args[index] if args[index].strip() else repr(args[index])
-        problems.append(ArgvProblem(index, f"unrecognized arguments: {shown}"))
+        arg = args[index]
+        advice = _CONTINUATION if arg in (" ", "\t") else None
+        shown = arg if arg.strip() else repr(arg)
+        problems.append(ArgvProblem(index, f"unrecognized arguments: {shown}", advice))
     missing = _missing(catalogue, parsed)
     if missing:
         problems.append(missing)

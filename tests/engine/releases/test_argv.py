@@ -63,6 +63,7 @@ def test_a_blank_word_is_shown_in_quotes() -> None:
         assert [problem.message for problem in parsed.problems] == [
             f"unrecognized arguments: {shown}"
         ]
+        assert (parsed.problems[0].help is not None) == (word == " "), "the arg of a backslash"
 
 
 def test_the_values_of_an_ambiguous_flag_are_its_own() -> None:
