@@ -201,7 +201,16 @@ def servers(plans: Sequence[Plan]) -> Iterator[tuple[Plan, ...]]:
             found.append((home, [plan]))
         else:
             open_.append(plan)
-    yield from (tuple(some) for some in _joined(found))
+    yield from (tuple(part) for some in _joined(found) for part in _by_address(some))
+
+
+def _by_address(plans: list[Plan]) -> list[list[Plan]]:
+    """Return the plans of each address, if each address has one rank 0; else all plans."""
+    parts: dict[Any, list[Plan]] = {}
+    for plan in plans:
+        parts.setdefault(plan.value_or_none(ADDRESS), []).append(plan)
+    leaders = [[plan.value_or_none(RANK) for plan in part].count(0) for part in parts.values()]
+    return list(parts.values()) if None not in parts and set(leaders) == {1} else [plans]
 
 
 def _joined(found: Sequence[tuple[Any, list[Plan]]]) -> Iterator[list[Plan]]:
@@ -380,11 +389,13 @@ def platform_nodes(plan: Plan) -> Iterator[Verdict]:
     context = plan.request.server_context
     if context is None or plan.request.origin is RequestOrigin.RECIPE or plan.value("use_ray"):
         return
-    yield from _hosts(plan, _amount(context.nodes))
     from speclaunch.checks.rules.deployment_values import requested_gpus  # noqa: PLC0415  manifests
 
     _, gpus = requested_gpus(plan) or (None, context.gpus_per_node)
-    yield from _gpus(plan, _amount(gpus))
+    short = list(_gpus(plan, _amount(gpus)))
+    if NODES in plan.request.values or gpus is None or short:
+        yield from _hosts(plan, _amount(context.nodes))  # else each host starts a separate server
+    yield from short
 
 
 def _hosts(plan: Plan, provided: tuple[int, Place] | None) -> Iterator[Verdict]:
