@@ -213,6 +213,8 @@ def from_invocation(invocation: Invocation, name: str, catalogue: Catalogue) -> 
     if slime:
         ignored = [requested.pop(name) for name in OWN if name in requested]
         requested |= _from_slime(invocation.extras, requested)
+        if not invocation.program and "tp_size" not in requested:
+            may_set["tp_size"] = f"{GPUS}, which this part does not show, sets it"
     return Request(
         name,
         RequestOrigin.SLIME if slime else RequestOrigin.COMMAND,
@@ -268,7 +270,8 @@ def _unread(
 
 def _open(invocation: Invocation, found: EffectiveWords) -> bool:
     """True if the model may be set elsewhere, or was already reported missing."""
-    elsewhere = invocation.kind in (InvocationKind.SLIME, InvocationKind.CONFIG)
+    kinds = (InvocationKind.SLIME, InvocationKind.CONFIG, InvocationKind.SRT_SLURM)
+    elsewhere = invocation.kind in kinds
     missed = any("arguments are required" in problem.message for problem in found.refused)
     return elsewhere or missed or bool(found.elided) or found.unseen is not None
 

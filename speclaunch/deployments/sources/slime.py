@@ -239,13 +239,15 @@ def is_engines(text: str) -> bool:
 
 
 def starts_engines(words: Sequence[Field]) -> bool:
-    """True if a command is a trainer's. `--sglang-url` of another program is no such option."""
+    """True if words are a trainer's. `--sglang-url` of another program is no such option."""
     flags = [word.text.partition("=")[0] for word in words if is_engines(word.text)]
-    names = tuple(bare(flag).strip("-").replace("-", "_").removeprefix("no_") for flag in flags)
+    names = [bare(flag).strip("-").replace("-", "_").removeprefix("no_") for flag in flags]
+    passed = [name for name in names if name == "tp" or not any(x.startswith(name) for x in OWN)]
+    known = [name for name in passed if any(x.startswith(name) for x in released_names())]
     return bool(flags) and (
         any(word.text.endswith(("train.py", "train_async.py")) for word in words)
         or any(map(_OWN.match, flags))
-        or any(known.startswith(names) for known in released_names())
+        or 2 * len(known) > len(passed)
     )
 
 

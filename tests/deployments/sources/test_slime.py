@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from speclaunch.deployments.sources.files import read_markdown, read_shell, read_words
 from speclaunch.deployments.sources.interface import InvocationKind
 from speclaunch.engine.releases.catalogue import held_versions, load
-from tests.support.deployments.sources.helpers import at, dropped, env, shell, texts
+from tests.support.deployments.sources.helpers import at, dropped, env, lint_text, shell, texts
 from tests.support.loops import rows
 
 ARRAY = """\
@@ -150,9 +152,21 @@ def test_an_option_about_a_server_is_none_for_an_engine() -> None:
     for words in (
         "profile.py --sglang-url http://x:30000",
         "diff.py --sglang-dir /tmp/x --limit 3",
+        "smoke.py --sglang-url http://x:30000 --sglang-model a/b",
+        "smoke.py --sglang-model a/b",
+        "bench.py --sglang-host x --sglang-port 30000",
+        "bench.py --sglang-api python --sglang-batch-mode grouped --sglang-pipeline-x 1",
     ):
         assert not read_words(["python", *words.split()]).invocations
-    for words in ("train.py --sglang-new x", "rl.py --sglang-tp 2", "rl.py --sglang-router-port 1"):
+    script = "A=(--out x)\nif [ $S ]; then A+=(--sglang-source $S); fi\ncollect.py ${A[@]}\n"
+    assert not read_shell(script, "x.sh").invocations
+    for words in (
+        "train.py --sglang-new x",
+        "rl.py --sglang-tp 2",
+        "rl.py --sglang-mem-fraction 0.7",
+        "rl.py --no-sglang-enable-mixed-chunk",
+        "rl.py --sglang-router-port 1",
+    ):
         assert len(read_words(["python", *words.split()]).invocations) == 1
 
 
@@ -264,3 +278,11 @@ def test_what_megatron_or_torchrun_may_have_too_is_no_problem() -> None:
     )
     reading = read_shell(f"python3 train.py --sglang-dtype half {words}\n", "x.sh")
     assert not reading.problems
+
+
+def test_a_part_of_a_guide_does_not_say_how_many_gpus_an_engine_has(tmp_path: Path) -> None:
+    options = "--sglang-enable-dp-attention --sglang-dp-size 8"
+    part = lint_text(f"```bash\n{options.replace(' --', chr(10) + '--')}\n```\n", "x.md", tmp_path)
+    assert not [finding for finding in part if finding.code == "SPL256"]
+    complete = lint_text(f"python train.py {options}\n", "x.sh", tmp_path)
+    assert [finding for finding in complete if finding.code == "SPL256"]

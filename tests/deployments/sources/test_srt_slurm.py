@@ -69,6 +69,11 @@ def test_the_roles_of_a_recipe() -> None:
     assert texts(decode)[-2:] == ["--disaggregation-mode", "decode"]
 
 
+def test_a_recipe_without_a_model_leaves_it_open(tmp_path: Path) -> None:
+    text = "backend: {sglang_config: {prefill: {tp-size: 2}, decode: {tp-size: 2}}}\n"
+    assert not [one for one in lint_text(text, "x.yaml", tmp_path) if one.code == "SPL004"]
+
+
 @rows("path, known", [("hf:org/m", "org/m"), ("org/m", "org/m"), ("/models/x", None), ("a", None)])
 def test_the_model(path: str, known: str | None) -> None:
     text = (
