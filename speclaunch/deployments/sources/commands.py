@@ -408,6 +408,8 @@ def here_script(
     head = base(fields[0].text)
     is_local, why = False, "the script of a here-document"
     if head in _RUN:
+        if any(base(field.text).startswith("python") for field in fields):
+            return None
         is_local = head in SHELLS or head in ("sudo", "env", "nohup", "srun", "sbatch")
     else:
         target = _target(node, fields) if head in _WRITE else None

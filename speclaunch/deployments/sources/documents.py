@@ -232,6 +232,7 @@ class _Lines:
             kind = BlockKind.TEXT
         if kind in (BlockKind.SCRIPT, BlockKind.TEXT):
             text = _without_prompts(text) if language in _SESSIONS or _PROMPT.match(text) else text
+            text = text.translate(_DRAWING)
         if kind is not None:
             yield Block(kind, in_shell(SourceText(self.document, text, start), language))
 
@@ -320,6 +321,7 @@ def _without_prompts(text: str) -> str:
     return _PROMPT.sub(lambda match: " " * len(match[0]), text)
 
 
+_DRAWING = dict.fromkeys(range(0x2500, 0x2580), " ")  # boxes and trees around commands
 _SAME_SHELL = "another block sets it, in the same shell"
 _SHORTENED = "an ellipsis: the document shows only part of the command"
 _SENTENCE = frozenset(
@@ -390,12 +392,12 @@ class _Reader(ReadingBuilder):
             (self.unread if is_script else self.problems).extend(reading.unread)
         if not reading.invocations:
             self.options.extend(_options(script))
-        self.invocations.extend(map(_open, reading.invocations))
+        shown = (found for found in reading.invocations if found.words or is_script)
+        self.invocations.extend(map(_open, shown))
         self.problems.extend(reading.problems)
 
     def _file(self, block: Block, kind: BlockKind) -> None:
         where = block.source.where
-        # without the quotes, commas and brackets of a list literal
         words = (word.strip("\"',[]") for word in block.source.text.split())
         if not isinstance(where, int) or not SERVER.search(" ".join(words)):
             return
@@ -480,12 +482,10 @@ def _open(found: Invocation) -> Invocation:
 def is_complete(found: Invocation) -> bool:
     """True if a part of a sentence is a command that names a model."""
     texts = [word.text for word in found.words]
-    names_model = any(
-        text.startswith(("--model", "--config")) or is_ellipsis(text) for text in texts
-    )
+    names_model = any(x.startswith(("--model", "--config")) or is_ellipsis(x) for x in texts)
     if found.kind is InvocationKind.SERVE:
         names_model = names_model or (bool(texts) and not texts[0].startswith("-"))
-    return names_model and is_command(found)
+    return names_model and is_command(found) and texts[-1] not in ("--model", "--model-path")
 
 
 def is_command(found: Invocation) -> bool:

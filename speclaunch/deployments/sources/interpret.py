@@ -538,7 +538,7 @@ class ScriptReader(ReadingBuilder):
         text = "".join(piece.text for piece in value.pieces or ())
         if fields is None and "--sglang-" in text:
             fields = tuple(self.expander.resplit(value))
-        if fields and any(slime.is_engines(field.text) for field in fields):
+        if fields and slime.starts_engines(fields):
             held = self._slime.setdefault(name, [])
             if append and held:
                 held.pop()
@@ -561,7 +561,7 @@ class ScriptReader(ReadingBuilder):
         If the line was meant to continue the command above, record a problem.
         """
         first = node.words[0].plain if node.words and not node.assignments else None
-        if first is None or not first.startswith("--") or len(first) < 3:
+        if first is None or not first.startswith("--") or len(first) < 3 or first.endswith(":"):
             return False
         if self._dangling:
             before = node.span.source.text[: node.span.start].rpartition("\n")[0]
@@ -576,7 +576,7 @@ class ScriptReader(ReadingBuilder):
 
     def _end_fragment(self) -> None:
         fields, self._fragment = self._fragment, []
-        if any(slime.is_engines(field.text) for field in fields) and not slime.is_diffusion(fields):
+        if slime.starts_engines(fields) and not slime.is_diffusion(fields):
             reading = slime.read_options(fields, fragment=True)
             spans = [field.span for field in (fields[0], fields[-1]) if field.span is not None]
             extent = [SourceSpan(spans[0].source, spans[0].start, spans[-1].end)] if spans else []

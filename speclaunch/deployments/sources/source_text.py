@@ -469,6 +469,8 @@ MARK = lazy(f"{MARK_FIRST}[\ue100-\ue4e7]+{MARK_LAST}")
 """Pattern of a stand-in for text that a template fills in (`templates.Masks`)."""
 _NAMED = lazy(r"(?<![\w@$])(?:(__|@)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\1|YOUR(?:_[A-Z0-9]+)+)(?![\w@])")
 """Pattern of what an installer or a reader fills in: `__PORT__`, `@PORT@`, `YOUR_PORT`."""
+_YOURS = lazy(r"(?<![^\W_])your(?:[_-]\w+)+", re.IGNORECASE)
+"""Pattern of the same in a document: `your_port`, `path/to/your-model`."""
 _DOTS = lazy(r"\.\.\.|…")
 _PATH = r"[\w./:@=+-]*"
 _PATH_WITH_NAME = lazy(rf"{_PATH}(?:{_NAME}{_PATH})+")
@@ -522,7 +524,7 @@ def is_ellipsis(text: str) -> bool:
 
 def why_placeholder(text: str, *, lenient: bool, quoted: bool) -> str | None:
     """Return why a word is a placeholder, or None. `quoted`: no shell changes the word."""
-    if _NAMED.search(text):
+    if _NAMED.search(text) or (lenient and _YOURS.search(text)):
         return "a placeholder"
     if not lenient and not PLACEHOLDER_STARTS.search(text):
         return None

@@ -129,6 +129,10 @@ def test_a_container_in_prose() -> None:
         f"```python\nx = 1  # {COMMAND}\n```\n",
         f"```diff\n+{COMMAND}\n```\n",
         f"# {COMMAND}\n",
+        "pass it to `sglang serve --model-path`.\n",
+        "```\nuser\n  ├─→ sglang serve (30010)\n```\n",
+        "```text\npython/sglang/launch_server.py\npython/sglang/srt/server_args.py\n```\n",
+        "```\nrollout:\n--sglang-mem-fraction-static: memory for the engine\n```\n",
     ],
 )
 def test_what_only_mentions_a_server_is_not_a_command(text: str) -> None:
@@ -136,6 +140,10 @@ def test_what_only_mentions_a_server_is_not_a_command(text: str) -> None:
     assert not reading.invocations
     assert not reading.problems
     assert not reading.unread
+
+
+def test_a_command_in_a_drawn_box() -> None:
+    assert texts(doc(f"```\n┌─────┐\n│ {SERVER} --tp 2 │\n```\n")) == ["--tp", "2"]
 
 
 def test_an_ellipsis_stands_for_the_model_of_a_sentence() -> None:

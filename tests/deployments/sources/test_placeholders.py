@@ -50,6 +50,10 @@ def test_a_document_has_values_to_fill_in_and_no_redirections() -> None:
 def test_a_name_in_capitals_that_begins_with_your_is_to_be_filled_in() -> None:
     found = only(read_markdown(fenced(f"{SERVER} --model x/YOUR_MODEL --port YOUR_PORT"), "x.md"))
     assert open_words(found.words) == ["x/YOUR_MODEL", "YOUR_PORT"]
+    lower = f"{SERVER} --model path/to/your-model --port your_port --host yours_x"
+    found = only(read_markdown(fenced(lower), "x.md"))
+    assert open_words(found.words) == ["path/to/your-model", "your_port"]
+    assert not open_words(shell(f"{lower}\n").words)
     assert not open_words(shell(f"{SERVER} --model MY_YOUR_MODEL --port $YOUR_PORT\n").words[:3])
 
 

@@ -394,6 +394,12 @@ def test_comments_above_belong_to_a_command() -> None:
     assert [comment.text for comment in found.comments] == ["one", "two", "three"]
 
 
+def test_a_here_document_of_a_python_in_a_container_is_no_script() -> None:
+    program = 'assert any(\n    "sglang serve" in line\n    for line in lines\n)\n'
+    reading = read_shell(f"sudo docker exec -i c python3 - <<'PY'\n{program}PY\n", "x.sh")
+    assert (reading.invocations, reading.problems) == ((), ())
+
+
 def test_here_documents_are_stepped_over() -> None:
     found = shell(
         f"cat <<'A' <<-B > f\n'\nA\n\"\n\tB\n{SERVER} --x \"$(cat <<EOF\n{{\"a\": 1}}\nEOF\n)\" --y <<< '('\n"
