@@ -316,12 +316,22 @@ def variable_without_effect(plan: Plan) -> Iterator[Verdict]:
         )
 
 
+_DIFFUSION = (
+    *("SGLANG_CACHE_DIT_", "SGLANG_DIFFUSION_", "SGLANG_S3_", "SGLANG_USE_ROCM_VAE"),
+    *("SGLANG_CLOUD_STORAGE_TYPE", "SGLANG_USE_RUNAI_MODEL_STREAMER", "SGLANG_VAE_"),
+)
+"""Starts of the variables that `sglang serve` reads for a diffusion model.
+
+sglang 0.5.23, multimodal_gen/envs.py.
+"""
+
+
 @rule("SPL008")
 def unknown_variable(plan: Plan) -> Iterator[Verdict]:
     """Report a variable that looks like the engine's but does not exist in this version."""
     known = plan.catalogue.variables
     for name in plan.request.env:
-        if not name.startswith(ENGINE_VARIABLES) or name in known:
+        if not name.startswith(ENGINE_VARIABLES) or name in known or name.startswith(_DIFFUSION):
             continue
         if dead_variable(name, plan.request.version) is not None:
             continue
