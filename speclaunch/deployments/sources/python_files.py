@@ -207,6 +207,8 @@ _RUNNERS = frozenset(
     ]
 )
 """Functions that run a command unchanged; others may add to it."""
+_SPLITTERS = frozenset({"launch_server_cmd", "execute_shell_command"})
+"""sglang.utils' functions, which split a text at spaces and at newlines (0.5.23)."""
 _CONTAINER = (
     ("entrypoint", "command"),
     ("command", "args"),
@@ -325,7 +327,8 @@ class _Launches:
             if (container := _container(call)) is not None:
                 offer(container, True)
             for value in (*call.args, *(value for _, value in call.entries.values())):
-                offer(value, name in _RUNNERS and container is None)
+                one = _one_line(value) if name in _SPLITTERS else value
+                offer(one, name in _RUNNERS and container is None)
             if name in _RUNNERS and len(call.args) > 1 and isinstance(call.args[0], PythonText):
                 words = [argument for argument in call.args if isinstance(argument, PythonText)]
                 if len(words) == len(call.args):
@@ -429,6 +432,16 @@ def _is_of_others(found: Invocation) -> bool:
         return False
     flags = [word.text.partition("=")[0] for word in found.words if word.text.startswith("--")]
     return all(history(name_of(flag)) is None for flag in flags)
+
+
+def _one_line(value: PythonValue) -> PythonValue:
+    """Return a text with spaces instead of newlines."""
+    if not isinstance(value, PythonText):
+        return value
+    pieces = (
+        replace(p, text=p.text.replace("\\\n", "  ").replace("\n", " ")) for p in value.pieces
+    )
+    return replace(value, pieces=tuple(pieces))
 
 
 def _lines(listing: PythonList) -> list[WordPiece]:

@@ -183,6 +183,7 @@ TEXTS = [
     'subprocess.run(" ".join(["sglang", "serve", "--model-path", "m", "--tp", "2"]) + " || exit 1", shell=True)',
     'c = ["sglang", "serve", "--model-path", "m"]\nos.system(" ".join(c) + " --tp 2 > x.log 2>&1 &")',
     'launch_server_cmd("""\npython -m sglang.launch_server --model-path m \\\n --tp 2\n""")',
+    'launch_server_cmd("""\n sglang serve --model-path m\n  --tp 2\n """)',
     'c = "sglang serve --model-path m"\nc += " --tp 2"\nsubprocess.run(c, shell=True)',
     'm = "m"\nsubprocess.run(f"sglang serve --model-path {m} --tp {2}", shell=True)',
     'sgl.Engine(model_path="m", tp=2)',
