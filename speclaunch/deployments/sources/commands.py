@@ -361,7 +361,7 @@ _APPLY = frozenset({"kubectl", "oc", "microk8s", "k3s"})
 _READ_ONLY = "it is a manifest in a here-document"
 _MAPPING = lazy(r"^[ \t]*(?:- )?[\w.-]+:(?:[ \t]|$)", re.MULTILINE)
 _PIPED = lazy(r"\b(?:kubectl|oc|k3s)\b")
-_NO_SCRIPT = (".md", ".txt", ".rst", ".log", ".yaml", ".yml", ".json", ".py", ".toml", ".service")
+_NO_SCRIPT = (".md", ".txt", ".rst", ".log", ".yaml", ".yml", ".json", ".py", ".toml")
 
 
 _ENDS = frozenset(("exit", "return", "die"))
