@@ -410,7 +410,7 @@ class _Reader(ReadingBuilder):
             from speclaunch.deployments.sources.yaml_files import read_yaml_document  # noqa: PLC0415  YAML
 
             reading = read_yaml_document(part)
-        servers = (found for found in reading.invocations if found.kind != InvocationKind.CONFIG)
+        servers = (x for x in reading.invocations if x.words and x.kind != InvocationKind.CONFIG)
         self.invocations.extend(servers)
         self.problems.extend((*reading.problems, *reading.unread))
         self.misread.extend(reading.misread)

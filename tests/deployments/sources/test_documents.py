@@ -132,6 +132,7 @@ def test_a_container_in_prose() -> None:
         "pass it to `sglang serve --model-path`.\n",
         "```\nuser\n  ├─→ sglang serve (30010)\n```\n",
         "```text\npython/sglang/launch_server.py\npython/sglang/srt/server_args.py\n```\n",
+        '```yaml\nmainContainer:\n  args:\n    - "python3"\n    - "-m"\n    - "dynamo.sglang"\n    # more\n```\n',
         "```\nrollout:\n--sglang-mem-fraction-static: memory for the engine\n```\n",
     ],
 )
