@@ -320,10 +320,7 @@ _DIFFUSION = (
     *("SGLANG_CACHE_DIT_", "SGLANG_DIFFUSION_", "SGLANG_S3_", "SGLANG_USE_ROCM_VAE"),
     *("SGLANG_CLOUD_STORAGE_TYPE", "SGLANG_USE_RUNAI_MODEL_STREAMER", "SGLANG_VAE_"),
 )
-"""Starts of the variables that `sglang serve` reads for a diffusion model.
-
-sglang 0.5.23, multimodal_gen/envs.py.
-"""
+"""Starts of variables for diffusion models (sglang 0.5.23, multimodal_gen/envs.py)."""
 
 
 @rule("SPL008")

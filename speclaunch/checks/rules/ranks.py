@@ -403,6 +403,8 @@ def _hosts(plan: Plan, provided: tuple[int, Place] | None) -> Iterator[Verdict]:
     if provided is None or nodes == provided[0]:
         return
     hosts, place = provided
+    if hosts == 1 and RANK in plan.request.values:
+        return  # each rank has its own object
     yield Verdict(
         f"nnodes is {nodes}, but the platform starts {hosts} hosts for the server",
         at=(NODES,),

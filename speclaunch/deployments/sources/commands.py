@@ -407,9 +407,7 @@ def here_script(
         return None
     head = base(fields[0].text)
     is_local, why = False, "the script of a here-document"
-    if head in _RUN:
-        if any(base(field.text).startswith("python") for field in fields):
-            return None
+    if head in _RUN and not any(base(field.text).startswith("python") for field in fields):
         is_local = head in SHELLS or head in ("sudo", "env", "nohup", "srun", "sbatch")
     else:
         target = _target(node, fields) if head in _WRITE else None
