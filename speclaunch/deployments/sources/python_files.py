@@ -327,8 +327,8 @@ class _Launches:
             if (container := _container(call)) is not None:
                 offer(container, True)
             for value in (*call.args, *(value for _, value in call.entries.values())):
-                one = _one_line(value) if name in _SPLITTERS else value
-                offer(one, name in _RUNNERS and container is None)
+                argument = _without_newlines(value) if name in _SPLITTERS else value
+                offer(argument, name in _RUNNERS and container is None)
             if name in _RUNNERS and len(call.args) > 1 and isinstance(call.args[0], PythonText):
                 words = [argument for argument in call.args if isinstance(argument, PythonText)]
                 if len(words) == len(call.args):
@@ -434,7 +434,7 @@ def _is_of_others(found: Invocation) -> bool:
     return all(history(name_of(flag)) is None for flag in flags)
 
 
-def _one_line(value: PythonValue) -> PythonValue:
+def _without_newlines(value: PythonValue) -> PythonValue:
     """Return a text with spaces instead of newlines."""
     if not isinstance(value, PythonText):
         return value
