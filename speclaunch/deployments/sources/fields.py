@@ -346,21 +346,20 @@ class Value(Struct, frozen=True):
 
     def noted(self, note: str | None) -> Value:
         """Return the value with an assumption."""
-        empty = (WordPiece("", self.span.source, self.span.start, exact=False),)
-        held = replace(self, pieces=empty) if self.pieces == () and note else self
-        return held.each(lambda piece: replace(piece, note=piece.note or note))
+        return self.each(lambda piece: replace(piece, note=piece.note or note))
 
     def each(self, put: Callable[[WordPiece], WordPiece], after: int = 0) -> Value:
         """Return the value with `put` applied to all but its first elements or characters."""
+        empty = (WordPiece("", self.span.source, self.span.start, exact=False),)
         if self.items is not None:
             rest = tuple(
-                replace(item, pieces=tuple(map(put, item.pieces))) for item in self.items[after:]
+                replace(i, pieces=tuple(map(put, i.pieces or empty))) for i in self.items[after:]
             )
             return replace(self, items=(*self.items[:after], *rest))
         if self.pieces is None:
             return self
         pieces: list[WordPiece] = []
-        for piece in self.pieces:
+        for piece in self.pieces or empty:
             length = len(piece.text)
             if 0 < after < length:
                 pieces += [piece.slice(0, after), put(piece.slice(after, length))]
