@@ -74,6 +74,8 @@ class Expander:
         self.scope = scope
         self.neighbor: Callable[[Field], ConfigFile | None] = lambda _: None
         """Function that returns the file that a word names next to the script, or None."""
+        self.printed: Callable[[Substitution, SourceText], Value | None] = lambda *_: None
+        """Function that returns the output of a substitution's commands, or None."""
         self.assumption: str | None = None
 
     def words(self, words: Sequence[ShellWord]) -> list[Field]:
@@ -187,7 +189,7 @@ class Expander:
             return None
         return "".join(piece.text for piece in present(value.pieces)) or None
 
-    def _computed_part(  # noqa: PLR0911
+    def _computed_part(
         self, part: Arithmetic | Substitution, source: SourceText
     ) -> tuple[WordPiece, ...]:
         if isinstance(part, Arithmetic):
@@ -197,39 +199,19 @@ class Expander:
             if number is None:
                 return self.unknown(part, source, "this cannot be computed from the file")
             return (self._derived(str(number), part, source),)
-        inner = part.source or source
+        value = self.printed(part, source)
+        if value is not None and value.pieces is not None:
+            return _taken(_without_last_lines(value.pieces), None)
         shown = " ".join(source.text[part.start : part.end].split())
         why = f"`{shown if len(shown) <= 60 else f'{shown[:57]}…'}` is not run"
-        if len(part.body) != 1 or not isinstance(part.body[0], Simple):
-            return self.unknown(part, source, why)
-        command = part.body[0]
-        if command.assignments or command.end not in ("", "\n"):
-            return self.unknown(part, source, why)
-        body = next((r.body for r in command.redirects if r.body is not None), None)
-        if body is not None:
-            if len(command.redirects) == 1 and [w.plain for w in command.words] == ["cat"]:
-                return self._document(command.redirects[0], body, part, source)
-            return self.unknown(part, source, why)
-        if any(redirect.operator != ">" for redirect in command.redirects):
-            return self.unknown(part, source, why)
-        arguments = self.words(command.words)
-        if not arguments or not all(self.assume(field.pieces) for field in arguments):
-            return self.unknown(part, source, why)
-        text = expansions.output_of([field.text for field in arguments], MAX_WORDS)
-        if text is None or inner is None:
-            return self.unknown(part, source, why)
-        return (self._derived(text.rstrip("\n"), part, source),)
+        return self.unknown(part, source, why)
 
-    def _document(
-        self, redirect: Redirect, body: SourceSpan, part: Part, source: SourceText
-    ) -> tuple[WordPiece, ...]:
+    def document_text(self, redirect: Redirect, body: SourceSpan) -> tuple[WordPiece, ...] | None:
+        """Return the text of a here-document; None if it cannot be read."""
         if not redirect.literal and any(char in body.text for char in "$`\\"):
             word = quoted_text(body)
-            if word is None:
-                return self.unknown(part, source, "its here-document cannot be read")
-            return _without_last_lines(self.text(word))
-        text = body.text.rstrip("\n")
-        return (WordPiece(text, body.source, body.start, exact=redirect.operator == "<<"),)
+            return None if word is None else self.text(word)
+        return (WordPiece(body.text, body.source, body.start, exact=redirect.operator == "<<"),)
 
     def _parameter(self, part: Parameter, source: SourceText) -> Result:  # noqa: PLR0911
         if part.name in ("@", "*") or part.name.isdigit():
@@ -444,7 +426,8 @@ class Expander:
         if not pattern and texts[:1] in (["["], ["test"]):
             texts = texts[1:-1] if texts[0] == "[" else texts[1:]
         elif not pattern:
-            return {"true": True, ":": True, "false": False}.get(" ".join(texts))
+            status = {"true": True, ":": True, "false": False}.get(" ".join(texts))
+            return True if texts[:1] in (["echo"], ["printf"]) else status
         if texts[:1] == ["!"] and len(texts) > 1:
             result = comparison(texts[1:])
             return result if result is None else not result

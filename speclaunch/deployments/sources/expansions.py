@@ -287,7 +287,6 @@ _SET_BY_BASH = {
     *("BASHPID", "EUID", "HOME", "HOSTNAME", "HOSTTYPE", "LINENO", "OLDPWD", "OSTYPE"),
     *("PPID", "PWD", "RANDOM", "SECONDS", "UID"),
 }
-_PROGRAM = lazy(r"\w[\w.+-]*\Z")
 _SET = lazy(
     r"(?<!\w)([A-Za-z_]\w*)(?:\[[^][]*\])?\s*(?:(?:[-+*/%&^|]|<<|>>)?=(?!=)|\+\+|--)"
     r"|(?:\+\+|--)\s*([A-Za-z_]\w*)"
@@ -371,38 +370,6 @@ def _factor(tokens: Sequence[str], at: int) -> tuple[int, int]:
         value, at = _factor(tokens, at + 1)
         return (value if sign == "+" else -value), at
     return int(sign), at + 1
-
-
-def output_of(words: Sequence[str], most: int) -> str | None:
-    """Return the output of ``seq`` (up to `most` numbers) or ``echo``; None if unsupported.
-
-    For a program search (``command -v sglang``), return the program's name instead of its path.
-    """
-    name, arguments = words[0], list(words[1:])
-    if name == "seq":
-        return _seq(arguments, most)
-    if name == "which" or [name, *arguments[:1]] == ["command", "-v"]:
-        program = arguments[-1] if len(arguments) == 1 + (name == "command") else ""
-        return program if _PROGRAM.match(program) else None
-    rest = arguments[1:] if arguments[:1] == ["-n"] else arguments
-    if name != "echo" or (rest and re.match(r"-[neE]+\Z", rest[0])):
-        return None
-    return " ".join(rest)
-
-
-def _seq(arguments: list[str], most: int) -> str | None:
-    separator = "\n"
-    if arguments and arguments[0].startswith("-s"):
-        option = arguments.pop(0)
-        separator = option[2:] or (arguments.pop(0) if arguments else "")
-    if not 1 <= len(arguments) <= 3 or not all(INTEGER.match(text) for text in arguments):
-        return None
-    numbers = [int(text) for text in arguments]
-    first = numbers[0] if len(numbers) > 1 else 1
-    step = numbers[1] if len(numbers) == 3 else 1
-    if step == 0 or (numbers[-1] - first) // step >= most:
-        return None
-    return separator.join(map(str, range(first, numbers[-1] + (1 if step > 0 else -1), step)))
 
 
 def comparison(words: Sequence[str]) -> bool | None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from speclaunch.core import Problem, lazy
 from speclaunch.deployments.sources import expansions, slime
+from speclaunch.deployments.sources import shell_builtins as bash
 from speclaunch.deployments.sources.commands import (
     CommandContext,
     Comments,
@@ -35,22 +36,12 @@ from speclaunch.deployments.sources.expand import Expander
 from speclaunch.deployments.sources.fields import Changes, Field, ShellScope, Value, is_any_number
 from speclaunch.deployments.sources.interface import (
     READ,
-    SERVER,
     Dropped,
     Invocation,
     Reading,
     ReadingBuilder,
 )
 from speclaunch.deployments.sources.parser import parse
-from speclaunch.deployments.sources.shell_builtins import (
-    assign,
-    builtin,
-    changed,
-    directory,
-    imported,
-    neighbor,
-    sourced,
-)
 from speclaunch.deployments.sources.shell_syntax import (
     Branch,
     Compound,
@@ -86,7 +77,8 @@ class ScriptReader(ReadingBuilder):
         self.scope = scope
         self.context = context or CommandContext()
         self.expander = Expander(self.document, scope)
-        self.expander.neighbor = partial(neighbor, scope)
+        self.expander.neighbor = partial(bash.neighbor, scope)
+        self.expander.printed = self._printed
         self.unread += script.unread
         self.misread += script.misread
         self._conditions: list[Dropped] = []
@@ -132,7 +124,8 @@ class ScriptReader(ReadingBuilder):
         status: bool | None = None
         for index, node in enumerate(nodes):
             self.document.spend()
-            if index and nodes[index - 1].end not in ("&&", "||"):
+            is_first = not index or nodes[index - 1].end not in ("&&", "||")
+            if index and is_first:
                 condition = status = None
                 self.expander.assumption = None
             before, condition = condition, condition or (node if asks(node) else None)
@@ -144,16 +137,15 @@ class ScriptReader(ReadingBuilder):
             pipes = (node.end, nodes[index - 1].end if index else "")
             is_child = node.end == "&" or "|" in pipes or "|&" in pipes
             runs = None if status is None else status == (nodes[index - 1].end == "&&")
-            with self.scope.isolated() if is_child else nullcontext():
+            with bash.child(self.scope, node.end) if is_child else nullcontext():
                 if before is None:
                     self._node(node, piped)
                 else:
                     self._after(before, node, piped, runs)
-            if runs or not index or nodes[index - 1].end not in ("&&", "||"):
+            if runs or is_first:
                 status = self._status(node)
             elif runs is None:
                 status = None
-            is_first = not index or nodes[index - 1].end not in ("&&", "||")
             if is_first and self._leaves(node):
                 break
             if self._may_return(node, before) and index + 1 < len(nodes):
@@ -162,6 +154,7 @@ class ScriptReader(ReadingBuilder):
         self._end_fragment()
 
     def _node(self, node: Node, pipeline: SourceSpan | None) -> None:
+        before = self.scope.get(bash.OUTPUT)
         match node:
             case Simple():
                 self._simple(node, pipeline)
@@ -170,6 +163,8 @@ class ScriptReader(ReadingBuilder):
             case Function():
                 self.scope.functions[node.name] = node
                 self._defined.append(node)
+        if before is not None and bash.is_silent(node):
+            self.scope.set(bash.OUTPUT, before)
 
     def _status(self, node: Node) -> bool | None:
         """Return the exit status of a test or an assignment before `&&` or `||`."""
@@ -237,7 +232,7 @@ class ScriptReader(ReadingBuilder):
 
     def _compound(self, node: Compound) -> None:
         if node.kind in ("subshell", "group"):
-            with self.scope.isolated() if node.kind == "subshell" else nullcontext():
+            with bash.child(self.scope) if node.kind == "subshell" else nullcontext():
                 self._run(node.branches[0].body)
             return
         if node.kind == "for" and self._each(node):
@@ -360,14 +355,15 @@ class ScriptReader(ReadingBuilder):
             self.expander.compute(node.span.text, node.span, counts=not self._loops)
         if not node.words:
             for assignment in node.assignments:
-                self._store_slime(assign(self.expander, assignment))
+                self._store_slime(bash.assign(self.expander, assignment))
             return
-        assigned = {a.name: assign(self.expander, a, temporary=True)[1] for a in node.assignments}
-        self._substitutions(node)
+        assigned = {
+            a.name: bash.assign(self.expander, a, temporary=True)[1] for a in node.assignments
+        }
         fields = self.expander.words(node.words)
-        if not fields or changed(self.scope, node.span, fields) or self._sources(node, fields):
+        if not fields or bash.changed(self.scope, node.span, fields) or self._sources(node, fields):
             return
-        assignments = builtin(self.expander, node, fields)
+        assignments = bash.builtin(self.expander, node, fields)
         if assignments is not None:
             for item in assignments:
                 self._store_slime(item)
@@ -383,6 +379,7 @@ class ScriptReader(ReadingBuilder):
                 self.scope.set(name, old)
             if len(self.invocations) > before or not hands_on(function, fields):
                 return
+        bash.put(self.expander, node, fields)
         self._command(node, fields, assigned, pipeline)
 
     def _command(
@@ -413,7 +410,7 @@ class ScriptReader(ReadingBuilder):
                     dropped=(*rest, *invocation.dropped, *leftovers(node, pipeline)),
                     name=invocation.name or self.context.name,
                     image=found.wrapping.image or self.context.image,
-                    directory=directory(self.scope),
+                    directory=bash.directory(self.scope),
                 ),
                 [replace(node.span, end=max(node.span.end, node.end_at))],
                 fields,
@@ -472,7 +469,7 @@ class ScriptReader(ReadingBuilder):
     def _sources(self, node: Simple, fields: Sequence[Field]) -> bool:
         """Apply the file that `source` reads; return False for an unreadable file."""
         has_room = len(self._calls) < _MAX_CALLS and self.document.has_room
-        found = sourced(self.scope, node, fields) if has_room else None
+        found = bash.sourced(self.scope, node, fields) if has_room else None
         if found is None:
             return False
         inner, before = ScriptReader(found[0], self.scope), dict(self.scope.variables)
@@ -480,18 +477,23 @@ class ScriptReader(ReadingBuilder):
         inner._run(found[0].nodes)
         for name, value in list(self.scope.variables.items()):
             if value is not before.get(name):
-                self.scope.set(name, imported(value, node.span, found[1]))
+                self.scope.set(name, bash.imported(value, node.span, found[1]))
         return True
 
-    def _substitutions(self, node: Simple) -> None:
-        """Read the servers that a command's `$( … )` starts."""
-        for word in node.words:
-            for part in word.parts:
-                if isinstance(part, Substitution) and SERVER.search(
-                    word.source.text, part.start, part.end
-                ):
-                    with self.scope.isolated():
-                        self._run(part.body)
+    def _printed(self, part: Substitution, source: SourceText) -> Value | None:
+        """Return what the commands of `$( … )` print; None if unknown."""
+        if len(self._calls) >= _MAX_CALLS:
+            return None
+        held, self._fragment = (self._fragment, self._dangling), []
+        self._calls.append("")
+        with self.scope.isolated():
+            self.scope.set(bash.INPUT, None)
+            self.scope.set(bash.OUTPUT, Value(SourceSpan(source, part.start, part.end), ()))
+            self._run(part.body)
+            value = self.scope.get(bash.OUTPUT)
+        self._calls.pop()
+        (self._fragment, self._dangling), self.expander.assumption = held, None
+        return bash.settled(value, part.body)
 
     def _call(self, function: Function, arguments: Sequence[Field]) -> None:
         if len(self._calls) >= _MAX_CALLS or function.name in self._calls:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from msgspec.structs import replace
@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from speclaunch.core import InputError, lazy
 from speclaunch.deployments.sources.effective_words import NO_FILE, allowed_roots, read_below
 from speclaunch.deployments.sources.expand import Expander
-from speclaunch.deployments.sources.expansions import MAX_TEXT, MAX_WORDS
-from speclaunch.deployments.sources.fields import Field, ShellScope, Value, from_argument
+from speclaunch.deployments.sources.expansions import INTEGER, MAX_TEXT, MAX_WORDS
+from speclaunch.deployments.sources.fields import Field, ShellScope, Value, from_argument, present
 from speclaunch.deployments.sources.interface import SERVER, ConfigFile
 from speclaunch.deployments.sources.parser import DECLARING, parse
-from speclaunch.deployments.sources.shell_syntax import Assignment, Script, Simple
+from speclaunch.deployments.sources.shell_syntax import Assignment, Function, Node, Script, Simple
 from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, WordPiece
 
 Assigned = tuple[str, Value, bool]
@@ -214,6 +214,164 @@ def _set(expander: Expander, arguments: Sequence[Field]) -> None:
                 return
             if text == "allexport":
                 scope.export_all = before[0] == "-"
+
+
+# -- output of commands in `$( … )`
+
+OUTPUT, INPUT = "$( ", "$(| "
+"""Pseudo-variables for what the commands of `$( … )` print, and for what a pipe passes on."""
+_TO_FILE = lazy(r"(?:1|&)?>")
+_QUIET = frozenset({"true", "false", ":", "[", "test", "return", "break", "continue", "let"})
+_PROGRAM = lazy(r"\w[\w.+-]*\Z")
+_FORMAT = lazy(r"(?:[^%\\]|\\n|%s|%(?:0[1-9])?d)*")
+_CUT = lazy(r"cut -d ?(.) ?-f ?([1-9])|awk (?:-F ?([^\s\\]) )?\{ ?print \$([1-9]);? ?\}")
+_SIGN = lazy(r"[^\\[-]|\\n")
+_SED = lazy(r"sed s([/|#,])((?:(?!\1)[\w :@%=/,#-])+)\1((?:(?!\1)[\w :@%=/,#-])*)\1(g?)")
+
+
+@contextmanager
+def child(scope: ShellScope, end: str = "") -> Iterator[None]:
+    """Undo the changes of a child process at the end of the context, except its output."""
+    before, is_piped = scope.get(OUTPUT), end in ("|", "|&")
+    with scope.isolated() as changes:
+        if before is not None and is_piped:
+            scope.set(OUTPUT, replace(before, pieces=(), why=None))
+        yield
+    if before is not None:
+        scope.set(INPUT, changes.get(OUTPUT) if is_piped else None)
+        scope.set(OUTPUT, before if is_piped else changes.get(OUTPUT, before))
+
+
+def is_silent(node: Node) -> bool:
+    """True if a command's output goes to a file."""
+    redirects = () if isinstance(node, Function) else node.redirects
+    return any(_TO_FILE.match(redirect.span.text) for redirect in redirects)
+
+
+def settled(value: Value | None, body: Sequence[Node]) -> Value | None:
+    """Return the output of `$( body )`; None if only a part or an alternative has a condition."""
+    pieces = (value and value.pieces) or ()
+    conditions = {piece.condition for piece in present(pieces) if piece.text}
+    is_choice = len(conditions) > 1 or any(node.end == "||" for node in body)
+    if any(conditions) and is_choice:
+        return None
+    return replace(value, pieces=present(pieces)) if value and None in conditions else value
+
+
+def put(expander: Expander, node: Simple, fields: Sequence[Field]) -> None:
+    """Add a command's output to that of `$( … )`, which an unsupported command makes unknown."""
+    before = expander.scope.get(OUTPUT)
+    if before is None or before.pieces is None:
+        return
+    shown = [field for field in fields if present(field.pieces) or not field.pieces]
+    texts, given = [field.text for field in shown], _given(expander, node)
+    every = [*(piece for field in shown for piece in field.pieces), *present(given or ())]
+    pieces = given if texts == ["cat"] else None
+    if pieces is None and not any(piece.unknown or piece.condition for piece in every):
+        text = "".join(piece.text for piece in present(given)) if given is not None else None
+        found = _output(texts, text)
+        note = next((piece.note for piece in every if piece.note), None)
+        piece = WordPiece(
+            found or "", before.span.source, before.span.start, exact=False, note=note
+        )
+        pieces = None if found is None else (piece,)
+    known = None if pieces is None else (*before.pieces, *pieces)
+    expander.scope.set(
+        OUTPUT, replace(before, pieces=known, why=None if known else "it is not run")
+    )
+
+
+def _given(expander: Expander, node: Simple) -> tuple[WordPiece, ...] | None:
+    """Return the input of a command in `$( … )`; None if unknown."""
+    here = next((one for one in node.redirects if one.operator[0] == "<"), None)
+    if here is None:
+        held = expander.scope.get(INPUT)
+        return held.pieces if held is not None else None
+    if here.body is not None:
+        return expander.document_text(here, here.body)
+    end = WordPiece("\n", node.span.source, node.span.start, exact=False)
+    target = here.target if here.operator == "<<<" else None
+    return (*expander.text(target), end) if target is not None else None
+
+
+def _output(words: Sequence[str], text: str | None) -> str | None:  # noqa: PLR0911
+    """Return the output of a command that gets the input `text`; None if unsupported.
+
+    For a program search (``command -v sglang``), return the program's name instead of its path.
+    """
+    match list(words):
+        case ["seq", *arguments]:
+            return _seq(arguments, MAX_WORDS)
+        case ["which", program] | ["command", "-v", program]:
+            return program if _PROGRAM.match(program) else None
+        case ["echo", *rest] if not re.match(r"-[neE]+\Z", "".join(rest[rest[:1] == ["-n"] :][:1])):
+            return " ".join(rest[1:]) if rest[:1] == ["-n"] else " ".join(rest) + "\n"
+        case ["printf", "--", form, *rest] | ["printf", form, *rest]:
+            return _formatted(form, rest)
+        case ["basename", path] if path.strip("/"):
+            return path.rstrip("/").rpartition("/")[2]
+        case ["dirname", path] if path.strip("/") and "//" not in path:
+            above, slash, _ = path.rstrip("/").rpartition("/")
+            return above or slash or "."
+        case [name, *_] if name in _QUIET:
+            return ""
+    return None if text is None else _filtered([*words], text)
+
+
+def _formatted(form: str, words: Sequence[str]) -> str | None:
+    """Return the output of `printf` with `%s`, `%d` and `%02d`; None for others."""
+    slots = re.findall(r"%\d*[sd]", form)
+    rounds = max(-(-len(words) // len(slots)), 1) if slots else 1
+    filled = [*words, *[""] * (rounds * len(slots) - len(words))] if slots else []
+    pairs = list(zip(slots * rounds, filled, strict=False))
+    is_number = all(s == "%s" or re.fullmatch(r"(0|[1-9]\d{0,17})?", word) for s, word in pairs)
+    if not is_number or not _FORMAT.fullmatch(form):
+        return None
+    values = tuple(word if slot == "%s" else int(word or 0) for slot, word in pairs)
+    return form.replace("\\n", "\n") * rounds % values
+
+
+def _filtered(words: list[str], text: str) -> str | None:  # noqa: PLR0911
+    """Return what a filter such as `cut -d, -f1` makes of `text`; None if unsupported."""
+    match words:
+        case ["tr", "A-Z" | "[:upper:]", "a-z" | "[:lower:]"] if text.isascii():
+            return text.lower()
+        case ["tr", "-d", signs] if not set(signs) & set("\\[-"):
+            return text.translate(dict.fromkeys(map(ord, signs)))
+        case ["tr", old, new] if _SIGN.fullmatch(old) and _SIGN.fullmatch(new):
+            return text.replace(old.replace("\\n", "\n"), new.replace("\\n", "\n"))
+        case ["wc", "-l"]:
+            return str(text.count("\n"))
+        case ["head", "-1" | "-n1"] | ["head", "-n", "1"]:
+            return text.partition("\n")[0]
+    command, line = " ".join(words), text.removesuffix("\n")
+    if "\n" in line:
+        return None
+    if found := _SED.fullmatch(command):
+        return line.replace(found[2], found[3], -1 if found[4] else 1) + "\n"
+    if (found := _CUT.fullmatch(command)) is None:
+        return None
+    sign, number = found[1] or found[3], int(found[2] or found[4])
+    columns = line.split(sign)
+    if found[1] and len(columns) == 1:
+        return text
+    return "".join(columns[number - 1 : number]) + "\n"
+
+
+def _seq(arguments: list[str], most: int) -> str | None:
+    separator = "\n"
+    if arguments and arguments[0].startswith("-s"):
+        option = arguments.pop(0)
+        separator = option[2:] or (arguments.pop(0) if arguments else "")
+    if not 1 <= len(arguments) <= 3 or not all(INTEGER.match(text) for text in arguments):
+        return None
+    numbers = [int(text) for text in arguments]
+    first = numbers[0] if len(numbers) > 1 else 1
+    step = numbers[1] if len(numbers) == 3 else 1
+    if step == 0 or (numbers[-1] - first) // step >= most:
+        return None
+    stop = numbers[-1] + (1 if step > 0 else -1)
+    return separator.join(map(str, range(first, stop, step))) + "\n"
 
 
 # -- current directory of the script

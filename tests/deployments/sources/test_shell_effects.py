@@ -312,3 +312,81 @@ def test_a_command_in_a_branch_that_does_not_run_by_default_says_so() -> None:
     reasons = [shell(script.replace("<>", value)).dropped[0].why for value in ("b", "$Y")]
     assert reasons[0].startswith("by default the condition does not hold")
     assert reasons[1].startswith("the condition was not evaluated")
+
+
+@rows("test", ['[ "$1" = x ] &&', "[ -d /x ] &&", "for i in $X; do"])
+def test_an_empty_element_that_a_branch_adds_has_its_condition(test: str) -> None:
+    end = "; done" if test.startswith("for") else ""
+    found = shell(f'A=(--x)\n{test} A+=("") {end}\n{SERVER} "${{A[@]}}"\n').words
+    assert [word.condition is None for word in found] == [True, False]
+
+
+PRINTED = [
+    ("[ $X = 1 ] && echo a || echo b", "a"),
+    ("[ $X = 2 ] && echo a || echo b", "b"),
+    ("if [ $X = 2 ]; then echo a; else echo b; fi", "b"),
+    ("for i in 1 2; do printf '%s,' $i; done", "1,2,"),
+    ("log x; echo a", "a"),
+    ("named $X", "one"),
+    ("{ echo a; echo b; } | wc -l", "2"),
+    ("seq 3 | wc -l", "3"),
+    ("printf '%02d-%s' 3 x", "03-x"),
+    ("printf -- '--x %s' $X", "--x 1"),
+    ("basename /a/b/", "b"),
+    ("dirname $(dirname /a/b/c)", "/a"),
+    ("echo a,b,c | cut -d, -f2", "b"),
+    ("cut -d ' ' -f2 <<< 'a b'", "b"),
+    ("echo a,b | awk -F, '{print $2}'", "b"),
+    ("echo Org/A | sed 's|/|_|g' | tr A-Z a-z", "org_a"),
+    ("tr -d ' ' <<< ' a b'", "ab"),
+    ("cat <<< a", "a"),
+    ("echo 1,2 | tr , '\\n' | head -1", "1"),
+    ("V=2; echo $V", "2"),
+]  # fmt: skip
+
+
+@rows("body, value", PRINTED)
+def test_the_output_of_a_substitution(body: str, value: str) -> None:
+    functions = "log() { echo $* >&2; }\nnamed() { case $1 in 1) echo one;; *) echo two;; esac; }\n"
+    found = shell(f'X=1\n{functions}{SERVER} --a "$({body})"\n').words[1]
+    assert (found.text, found.evaluated, found.condition) == (value, True, None)
+
+
+@rows(
+    "body",
+    [
+        *(
+            "echo -e 'a\\nb'",
+            "date",
+            "echo a; date",
+            "echo a | grep b",
+            "exit; echo a",
+            "cut -f1 x",
+        ),
+        *("printf %x 3", "tr a-c x <<< ab", "[ -d /x ] && echo a || echo b", "echo $(date)", "pwd"),
+        *(
+            "head -1 < x",
+            "sed s/a.c/x/ <<< abc",
+            "date && echo a",
+            "basename $X",
+        ),
+    ],
+)
+def test_an_output_that_the_reader_cannot_prove(body: str) -> None:
+    assert not shell(f'{SERVER} --a "$({body})"\n').words[1].evaluated, body
+
+
+def test_words_that_a_substitution_prints_only_under_a_condition() -> None:
+    words = shell(f"D=${{D:-0}}\n{SERVER} $([ -d /x ] && echo --a) $([ $D = 1 ] && echo --b 2)\n")
+    assert [word.text for word in words.words] == ["--a", "--b", "2"]
+    assert [(word.condition or "")[-6:] for word in words.words] == [
+        "line 2",
+        "t hold",
+        "t hold",
+    ]
+
+
+def test_the_server_of_a_function_in_a_substitution() -> None:
+    found = shell(f"start() {{ {SERVER} --port $1 & echo $!; }}\nPID=$(start 30000)\n").words
+    assert [word.text for word in found] == ["--port", "30000"]
+    assert [w.text for w in shell(f"C=$(cat <<E\n{SERVER} --a b\nE\n)\n$C\n").words] == ["--a", "b"]
