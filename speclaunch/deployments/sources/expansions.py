@@ -292,7 +292,7 @@ _SET = lazy(
     r"|(?:\+\+|--)\s*([A-Za-z_]\w*)"
 )
 _CHANGE = lazy(
-    r"\s*(?:(\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(?:(\+\+|--)|([-+*/%]?=)(?!=)(.+)))\s*\Z"
+    r"(?:\(\(|let\s+[\"']?)?\s*(?:(\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(?:(\+\+|--)|([-+*/%]?=)(?!=)(.+)))\s*\Z"
 )
 
 
@@ -303,7 +303,7 @@ def set_by(expression: str) -> list[str]:
 
 def changed_number(expression: str, lookup: Callable[[str], str | None]) -> int | None:
     """Return the number that `X=…`, `X+=…`, `X++` or `++X` sets; None for others, or if unknown."""
-    match = _CHANGE.match(expression.removeprefix("((").removesuffix("))"))
+    match = _CHANGE.match(expression.rstrip("\"'").removesuffix("))"))
     if match is None or set_by(right := match[6] or "1"):
         return None
     sign, name = (match[1] or match[4] or match[5])[0], match[2] or match[3]

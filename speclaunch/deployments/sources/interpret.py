@@ -142,10 +142,8 @@ class ScriptReader(ReadingBuilder):
                     self._node(node, piped)
                 else:
                     self._after(before, node, piped, runs)
-            if runs or is_first:
-                status = self._status(node)
-            elif runs is None:
-                status = None
+            if is_first or runs is not False:
+                status = self._status(node) if is_first or runs else None
             if is_first and self._leaves(node):
                 break
             if self._may_return(node, before) and index + 1 < len(nodes):
@@ -334,7 +332,10 @@ class ScriptReader(ReadingBuilder):
 
     def _result(self, node: Compound, branch: Branch) -> bool | None:
         """Return True if a branch runs, False for a loop without iterations; None if unknown."""
-        with self._arguments_of_script(branch.label.text):
+        is_getopt = bash.reads_getopt(node)
+        with self._arguments_of_script("$1" if is_getopt else branch.label.text):
+            if is_getopt and self.scope.positional == ():
+                return False
             if branch.certain and node.kind in ("if", "case"):
                 return True
             if node.kind == "if":
@@ -357,9 +358,7 @@ class ScriptReader(ReadingBuilder):
             for assignment in node.assignments:
                 self._store_slime(bash.assign(self.expander, assignment))
             return
-        assigned = {
-            a.name: bash.assign(self.expander, a, temporary=True)[1] for a in node.assignments
-        }
+        assigned = dict(bash.assign(self.expander, a, temporary=True)[:2] for a in node.assignments)
         fields = self.expander.words(node.words)
         if not fields or bash.changed(self.scope, node.span, fields) or self._sources(node, fields):
             return

@@ -17,7 +17,14 @@ from speclaunch.deployments.sources.expansions import INTEGER, MAX_TEXT, MAX_WOR
 from speclaunch.deployments.sources.fields import Field, ShellScope, Value, from_argument, present
 from speclaunch.deployments.sources.interface import SERVER, ConfigFile
 from speclaunch.deployments.sources.parser import DECLARING, parse
-from speclaunch.deployments.sources.shell_syntax import Assignment, Function, Node, Script, Simple
+from speclaunch.deployments.sources.shell_syntax import (
+    Assignment,
+    Compound,
+    Function,
+    Node,
+    Script,
+    Simple,
+)
 from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, WordPiece
 
 Assigned = tuple[str, Value, bool]
@@ -27,6 +34,7 @@ _READING = frozenset({"read", "mapfile", "readarray", "getopts"})
 _ONE_BY_ONE = "its elements are set individually"
 _ELEMENT = lazy(r"\[[^]\s]*\]=")
 _BRACES = lazy(r"[^\"'({]*(?<!\$)\{[^\"'}]*(?:,|\.\.)")
+_UNTIL_END = lazy(r"""\s\(?["']?--["']?\s*\)\s*(?:shift[\s;]+)?break\b""")
 _ASSIGNED = lazy(r"(?:^|[\s;&(])([A-Za-z_]\w*)\+?=")
 
 
@@ -142,11 +150,9 @@ def _read(expander: Expander, node: Simple, texts: Sequence[str]) -> None:
 
 
 def _input(expander: Expander, node: Simple, by_line: bool) -> tuple[WordPiece, ...] | None:
-    """Return the words or lines after `<<<`; None if unknown."""
-    here = node.redirects[0] if len(node.redirects) == 1 else None
-    target = here.target if here is not None and here.operator == "<<<" else None
-    pieces = expander.text(target) if target is not None else ()
-    text = "".join(piece.text for piece in pieces)
+    """Return the words or lines of the input of `read` or `mapfile`; None if unknown."""
+    pieces = _given(expander, node) or ()
+    text = "".join(piece.text for piece in pieces).removesuffix("\n")
     with expander.scope.isolated():
         for assignment in node.assignments:
             assign(expander, assignment)
@@ -154,7 +160,7 @@ def _input(expander: Expander, node: Simple, by_line: bool) -> tuple[WordPiece, 
     is_blank = separators == " \t\n" and ifs is None
     is_sign = ifs is not None and ifs.conditions == {None} and re.fullmatch(r"\S", separators)
     is_unknown = any(piece.unknown or piece.condition for piece in pieces)
-    if target is None or is_unknown or "\\" in text or not (by_line or is_blank or is_sign):
+    if not pieces or is_unknown or "\\" in text or not (by_line or is_blank or is_sign):
         return None
     words = text.split("\n")
     if not by_line:
@@ -216,6 +222,12 @@ def _set(expander: Expander, arguments: Sequence[Field]) -> None:
                 scope.export_all = before[0] == "-"
 
 
+def reads_getopt(node: Compound) -> bool:
+    """True for a loop over the arguments that `eval set -- "$(getopt …)"` sets, until `--`."""
+    before = node.span.source.text[: node.span.start]
+    return node.kind == "while" and "getopt " in before and bool(_UNTIL_END.search(node.span.text))
+
+
 # -- output of commands in `$( … )`
 
 OUTPUT, INPUT = "$( ", "$(| "
@@ -223,7 +235,8 @@ OUTPUT, INPUT = "$( ", "$(| "
 _TO_FILE = lazy(r"(?:1|&)?>")
 _QUIET = frozenset({"true", "false", ":", "[", "test", "return", "break", "continue", "let"})
 _PROGRAM = lazy(r"\w[\w.+-]*\Z")
-_FORMAT = lazy(r"(?:[^%\\]|\\n|%s|%(?:0[1-9])?d)*")
+_FORMAT = lazy(r"(?:[^%\\]|\\n|%[sd])*")
+_NUMBER = lazy(r"0|[1-9][0-9]{0,17}")
 _CUT = lazy(r"cut -d ?(.) ?-f ?([1-9])|awk (?:-F ?([^\s\\]) )?\{ ?print \$([1-9]);? ?\}")
 _SIGN = lazy(r"[^\\[-]|\\n")
 _SED = lazy(r"sed s([/|#,])((?:(?!\1)[\w :@%=/,#-])+)\1((?:(?!\1)[\w :@%=/,#-])*)\1(g?)")
@@ -235,7 +248,7 @@ def child(scope: ShellScope, end: str = "") -> Iterator[None]:
     before, is_piped = scope.get(OUTPUT), end in ("|", "|&")
     with scope.isolated() as changes:
         if before is not None and is_piped:
-            scope.set(OUTPUT, replace(before, pieces=(), why=None))
+            scope.set(OUTPUT, replace(before, pieces=()))
         yield
     if before is not None:
         scope.set(INPUT, changes.get(OUTPUT) if is_piped else None)
@@ -271,14 +284,11 @@ def put(expander: Expander, node: Simple, fields: Sequence[Field]) -> None:
         text = "".join(piece.text for piece in present(given)) if given is not None else None
         found = _output(texts, text)
         note = next((piece.note for piece in every if piece.note), None)
-        piece = WordPiece(
-            found or "", before.span.source, before.span.start, exact=False, note=note
-        )
+        source, start = before.span.source, before.span.start
+        piece = WordPiece(found or "", source, start, exact=False, note=note)
         pieces = None if found is None else (piece,)
     known = None if pieces is None else (*before.pieces, *pieces)
-    expander.scope.set(
-        OUTPUT, replace(before, pieces=known, why=None if known else "it is not run")
-    )
+    expander.scope.set(OUTPUT, replace(before, pieces=known))
 
 
 def _given(expander: Expander, node: Simple) -> tuple[WordPiece, ...] | None:
@@ -319,16 +329,15 @@ def _output(words: Sequence[str], text: str | None) -> str | None:  # noqa: PLR0
 
 
 def _formatted(form: str, words: Sequence[str]) -> str | None:
-    """Return the output of `printf` with `%s`, `%d` and `%02d`; None for others."""
-    slots = re.findall(r"%\d*[sd]", form)
+    """Return the output of `printf` with `%s` and `%d`; None for other formats."""
+    slots = re.findall("%[sd]", form)
     rounds = max(-(-len(words) // len(slots)), 1) if slots else 1
     filled = [*words, *[""] * (rounds * len(slots) - len(words))] if slots else []
-    pairs = list(zip(slots * rounds, filled, strict=False))
-    is_number = all(s == "%s" or re.fullmatch(r"(0|[1-9]\d{0,17})?", word) for s, word in pairs)
-    if not is_number or not _FORMAT.fullmatch(form):
+    pairs = zip(slots * rounds, filled, strict=True)
+    is_known = all(slot == "%s" or _NUMBER.fullmatch(word) for slot, word in pairs)
+    if not is_known or not _FORMAT.fullmatch(form):
         return None
-    values = tuple(word if slot == "%s" else int(word or 0) for slot, word in pairs)
-    return form.replace("\\n", "\n") * rounds % values
+    return form.replace("%d", "%s").replace("\\n", "\n") * rounds % tuple(filled)
 
 
 def _filtered(words: list[str], text: str) -> str | None:  # noqa: PLR0911

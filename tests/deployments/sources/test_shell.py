@@ -581,7 +581,7 @@ start() {{ track "${{inside}} \\"{SERVER} --model-path $1 --port $2\\"" pattern 
 @over(
     [
         *("((X=9**1))", "((X++, Y++))", "while ((X += 1)); do y; done", "y $((++X))"),
-        *("let X=9", 'let "X -= 1"', "y && let X++", "for i in a $Z; do ((X++)); done"),
+        *("let X=9 Y=1", 'let "X = Y = 1"', "for i in a $Z; do ((X++)); done"),
         *("for ((X=0; X<Z; X++)); do y; done", "Y=$((X <<= 1))", "((X[0]++))", "((X=Z=1))"),
     ]
 )
@@ -590,7 +590,10 @@ def test_a_variable_that_arithmetic_sets_is_unknown(line: str) -> None:
 
 
 @over(
-    ["((X=9))", "((X++))", "(( ++X ))", "if ((X += 1)); then y; fi", "for i in a; do ((X++)); done"]
+    [
+        *("((X=9))", "((X++))", "(( ++X ))", "if ((X += 1)); then y; fi", "let X=9"),
+        *("for i in a; do ((X++)); done", 'let "X += 1"', "X=$((X + 1))"),
+    ]
 )
 def test_a_variable_that_a_command_counts(line: str) -> None:
     assert shell(f"X=8\n{line}\n{SERVER} --x $X\n").words[1].text == "9"

