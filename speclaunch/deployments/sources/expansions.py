@@ -124,6 +124,9 @@ def _conditional(  # noqa: PLR0911
     expander: WordExpander, part: Parameter, source: SourceText, value: Value | None
 ) -> Result:
     colon, sign = part.operator.startswith(":"), part.operator[-1]
+    unset = expander.scope.get(f"{part.name}?") if sign in "-=" else None
+    unset = unset if unset and value and value.pieces and unset.pieces is value.pieces else None
+    value = value if unset is None else None  # unset by default
     empty = value is None or (colon and _is_empty(expander, part, source, value))
     if sign == "+":
         if empty and value is None and part.name not in expander.scope.variables:
@@ -139,7 +142,9 @@ def _conditional(  # noqa: PLR0911
     if sign == "?" or (value is None and part.name in _SET_BY_BASH):
         return expander.unset(part, source)
     pieces = default_value(expander, part, source)
-    if value is not None:  # set in the file, to nothing or to a variable that is empty by default
+    if unset is not None:
+        pieces = tuple(replace(piece, note=unset.why) for piece in pieces)
+    elif value is not None:  # set in the file, to nothing or to a variable that is empty by default
         pieces = _for_empty(expander, part, source, value, pieces)
     if sign == "=" and part.operand is not None and not any(piece.unknown for piece in pieces):
         span = SourceSpan(source, part.operand.start, part.operand.end)

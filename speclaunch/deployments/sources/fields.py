@@ -474,6 +474,8 @@ class ShellScope(Struct):
                 values.append(before)
             merged = _either(values, condition)
             chosen = values[taken] if taken is not None else None
+            if note and merged is not None and chosen is None:
+                self.set(f"{name}?", replace(merged, why=note, exported=False))
             self.set(name, merged if chosen is None else _decided(chosen, merged, note))
 
 
@@ -505,8 +507,7 @@ def _either(values: list[Value | None], condition: str) -> Value | None:
     if all(arrays):
         common = _common(texts) if len(known) == len(values) else 0
         first = next(value for value in known if _size(value) > common + 1)
-        limited = f"{condition}{OTHERS_INSTEAD}"
-        return replace(first.under(limited, common), exported=exported)
+        return replace(first.under(f"{condition}{OTHERS_INSTEAD}", common), exported=exported)
     if len(known) == len(values) and not any(arrays):
         partly = _begun(known, condition)
         all_servers = all(text and SERVER.search(text[0]) for text in texts)

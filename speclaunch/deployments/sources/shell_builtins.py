@@ -321,8 +321,7 @@ def _output(words: Sequence[str], text: str | None) -> str | None:  # noqa: PLR0
         case ["basename", path] if path.strip("/"):
             return path.rstrip("/").rpartition("/")[2]
         case ["dirname", path] if path.strip("/") and "//" not in path:
-            above, slash, _ = path.rstrip("/").rpartition("/")
-            return above or slash or "."
+            return posixpath.dirname(path.rstrip("/")) or "."
         case [name, *_] if name in _QUIET:
             return ""
     return None if text is None else _filtered([*words], text)
@@ -354,14 +353,11 @@ def _filtered(words: list[str], text: str) -> str | None:  # noqa: PLR0911
         case ["head", "-1" | "-n1"] | ["head", "-n", "1"]:
             return text.partition("\n")[0]
     command, line = " ".join(words), text.removesuffix("\n")
-    if "\n" in line:
-        return None
-    if found := _SED.fullmatch(command):
+    if (found := _SED.fullmatch(command)) and "\n" not in line:
         return line.replace(found[2], found[3], -1 if found[4] else 1) + "\n"
-    if (found := _CUT.fullmatch(command)) is None:
+    if (found := _CUT.fullmatch(command)) is None or "\n" in line:
         return None
-    sign, number = found[1] or found[3], int(found[2] or found[4])
-    columns = line.split(sign)
+    columns, number = line.split(found[1] or found[3]), int(found[2] or found[4])
     if found[1] and len(columns) == 1:
         return text
     return "".join(columns[number - 1 : number]) + "\n"

@@ -11,6 +11,8 @@ from tests.support.loops import rows
 OPTIONS = "M=\nwhile [ $# -gt 0 ]; do case $1 in --m) M=$2; shift 2;; esac; done\n"
 UNKNOWN = [
     OPTIONS + 'TP="${M:-$(x)}"\n[ -z "$TP" ] && TP=4',
+    OPTIONS[3:] + "if [ -d /x ]; then :; else M=8; fi\nTP=${M:-4}",
+    OPTIONS[3:] + "if [ -d /x ]; then M=8; fi\nTP=${M:-4}",
     'TP=1\neval "TP=4"',
     "TP=1\neval TP=4",
     'TP=1\nV=A\nA=4\neval "TP=\\$$V"',
@@ -130,6 +132,9 @@ DEFAULTS = [
     (OPTIONS + 'TP="4${M:+8}"', "4", "arguments"),
     ("D=${D:-0,1}\nIFS=, read -ra A <<< $D\nTP=${TP:-$(( ${#A[@]} * 2 ))}", "4", "`D`"),
     ("M=${1:-}\nTP=${M:-4}", "4", "argument 1"),
+    (OPTIONS[3:] + "TP=${M:-4}", "4", "arguments"),
+    (OPTIONS[3:].replace("--m", "--t").replace("M", "TP") + ': "${TP:=4}"', "4", "arguments"),
+    ("while getopts t: o; do TP=$OPTARG; done\nTP=${TP:-4}", "4", "arguments"),
 ]  # fmt: skip
 
 
