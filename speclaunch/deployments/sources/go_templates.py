@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
 
@@ -92,7 +93,7 @@ class GoExpression:
         code: str,
         dot: Any,
         lookup: Callable[[str], Any],
-        include: Callable[[str, Any], GoOutput],
+        include: Callable[..., GoOutput],
     ) -> None:
         self._tokens = list(_tokens(code))
         self._at = 0
@@ -160,8 +161,10 @@ class GoExpression:
 
     def _call(self, name: str, args: list[Any]) -> Any:
         first = args[0] if args else None
-        if name == "include" and isinstance(first, str) and len(args) == 2:
-            return self._include(first, args[1])
+        if name in ("include", "tpl") and len(args) == 2:
+            text = first.plain() if isinstance(first, GoOutput) else first
+            if isinstance(text, str) and (name == "include" or "{{" in text[:_MOST_ARGUMENT]):
+                return self._include(text, args[1], is_text=name == "tpl")
         if isinstance(args[-1] if args else None, GoOutput):
             parts = args[-1]
             if name in ("nindent", "indent") and type(first) is int and 0 <= first <= _MOST_SPACES:
@@ -183,8 +186,8 @@ class GoExpression:
 
 
 def _is_large(value: Any) -> bool:
-    """True for a text that a function may expand beyond the limits."""
-    return isinstance(value, str) and len(value) > _MOST_ARGUMENT
+    """True for a text or list that a function may expand beyond the limits."""
+    return isinstance(value, str | list) and len(value) > _MOST_ARGUMENT
 
 
 def _tokens(code: str) -> Iterator[tuple[str, str, bool]]:
@@ -256,7 +259,7 @@ def _formatted(template: str, *values: Any) -> str:
 
 def _is_equal(first: Any, *others: Any) -> bool:
     kinds = {_kind(value) for value in (first, *others) if value is not None}
-    if len(kinds) > 1:
+    if len(kinds) > 1 or kinds & {"slice", "map"}:
         raise Undecided
     return any(first == other for other in others)
 
@@ -264,6 +267,11 @@ def _is_equal(first: Any, *others: Any) -> bool:
 def _kind(value: Any) -> str:
     names = {bool: "bool", int: "float64", float: "float64", str: "string", list: "slice"}
     return "invalid" if value is None else names.get(type(value), "map")
+
+
+def _type(value: Any) -> str:
+    kinds = {"slice": "[]interface {}", "map": "map[string]interface {}", "invalid": "<nil>"}
+    return kinds.get(_kind(value), _kind(value))
 
 
 def _number(value: Any) -> float:
@@ -285,12 +293,13 @@ def _as_yaml(value: Any) -> str:
     def text(part: Any) -> str:
         if isinstance(part, GoObject):
             raise Undecided
-        if isinstance(part, dict):
-            return (
-                f"{{{', '.join(f'{json.dumps(key)}: {text(held)}' for key, held in part.items())}}}"
-            )
-        if isinstance(part, list):
-            return f"[{', '.join(map(text, part))}]"
+        if isinstance(part, dict | list):
+            rows = enumerate(part) if isinstance(part, list) else part.items()
+            texts = [(json.dumps(key), text(held)) for key, held in rows]
+            items = ", ".join(held if type(part) is list else f"{k}: {held}" for k, held in texts)
+            if _is_large(items):
+                raise Undecided
+            return f"[{items}]" if isinstance(part, list) else f"{{{items}}}"
         if part is None or isinstance(part, str):
             return json.dumps(part)
         return shown(part)
@@ -314,16 +323,12 @@ def _required(_: str, value: Any) -> Any:
     return value
 
 
-def _evaluated(text: str, _: Any) -> str:
-    if "{{" in text:
-        raise Undecided
-    return text
-
-
 _CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "nil": None}
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "add": lambda *numbers: sum(map(_integer, numbers)),
+    "append": lambda items, item: [*items, item],
     "coalesce": lambda *values: next(filter(None, values), None),
+    "concat": lambda *lists: [*chain(*lists)],
     "contains": lambda part, text: part in shown(text),
     "default": lambda other, _=None: other,
     "dict": lambda *pairs: dict(zip(pairs[::2], pairs[1::2], strict=True)),
@@ -333,6 +338,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "get": lambda table, key: table.get(key, ""),
     "ge": lambda first, other: _number(first) >= _number(other),
     "gt": lambda first, other: _number(first) > _number(other),
+    "has": lambda item, items: item + "" in items,  # Go's 4 is not the 4 of a chart's values
     "hasKey": lambda table, key: key in table,
     "hasPrefix": lambda start, text: shown(text).startswith(start),
     "hasSuffix": lambda end, text: shown(text).endswith(end),
@@ -342,6 +348,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "int64": _integer,
     "join": lambda between, items: between.join(map(shown, items)),
     "kindIs": lambda kind, value: _kind(value) == kind,
+    "kindOf": _kind,
     "le": lambda first, other: _number(first) <= _number(other),
     "len": len,
     "list": lambda *items: list(items),
@@ -358,13 +365,16 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "squote": lambda value: "'" + _quoted(value)[1:-1] + "'",
     "sub": lambda first, other: _integer(first) - _integer(other),
     "ternary": lambda yes, no, value: yes if _kind(value) == "bool" and value else no,
+    "toJson": lambda value: _as_yaml([value])[2:],
     "toString": shown,
     "toYaml": _as_yaml,
-    "tpl": _evaluated,
+    "tpl": lambda text, _: text,
     "trim": lambda text: text.strip(),
     "trimPrefix": lambda start, text: text.removeprefix(start),
     "trimSuffix": lambda end, text: text.removesuffix(end),
     "trunc": lambda length, text: text[:length] if length >= 0 else text[length:],
+    "typeIs": lambda kind, value: _type(value) == kind,
+    "typeOf": _type,
     "upper": lambda text: text.upper(),
 }
 """Functions of Go's templates and of Sprig; an unknown argument makes their result unknown."""

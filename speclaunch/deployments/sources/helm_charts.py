@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,7 @@ def rendered(
 
     `mask` returns the placeholder of an unknown mark.
     """
-    values = plain_data(read_below("values.yaml", [chart]).text or "")
+    values = _values(chart)
     if not isinstance(values, dict):
         return None
     about = plain_data(read_below("Chart.yaml", [chart]).text or "")
@@ -127,6 +128,26 @@ def rendered(
     except (_Unreadable, RecursionError):
         return None
     return RenderedTemplate(renderer.chunks)
+
+
+def _values(chart: Path) -> Any:
+    """Return a chart's values with those that its parent chart sets; None if unreadable."""
+    own = plain_data(read_below("values.yaml", [chart]).text or "")
+    parent = chart.parent.parent
+    is_below = chart.parent.name == "charts" and reads.is_file(parent / "Chart.yaml")
+    above = _values(parent) if is_below else None
+    if not isinstance(above, dict):
+        return own
+    shared = {key: value for key, value in above.items() if key == "global"}
+    return _merged(_merged(own or {}, above.get(chart.name, {})), shared)
+
+
+def _merged(own: Any, above: Any) -> Any:
+    """Return a parent's value `above` merged into the chart's; a null removes a key."""
+    if not isinstance(own, dict) or not isinstance(above, dict):
+        return above
+    rest = {key: _merged(own.get(key), value) for key, value in above.items() if value is not None}
+    return {key: value for key, value in own.items() if key not in above} | rest
 
 
 def _helpers(chart: Path, path: Path) -> list[str]:
@@ -358,7 +379,8 @@ class _Renderer:
     def _value(self, code: str, dot: Any, node: _Node) -> Any:
         self._document.spend()
         try:
-            return GoExpression(code, dot, self._lookup, lambda *a: self._include(node, *a)).value()
+            include = partial(self._include, node)
+            return GoExpression(code, dot, self._lookup, include).value()
         except (Undecided, ValueError):
             return UNKNOWN
 
@@ -371,10 +393,13 @@ class _Renderer:
     def _lookup(self, name: str) -> Any:
         return next((scope[name] for scope in self._scopes[::-1] if name in scope), UNKNOWN)
 
-    def _include(self, node: _Node, name: str, dot: Any) -> GoOutput:
-        body = self._templates.get(name)
-        if body is None:
-            raise Undecided
+    def _include(self, node: _Node, name: str, dot: Any, *, is_text: bool) -> GoOutput:
+        """Return the output of a named template, or of the template `name` if it `is_text`."""
+        self._document.spend(len(name) // 20)
+        try:
+            body = _parsed(name) if is_text else self._templates[name]
+        except (KeyError, _Unreadable) as error:
+            raise Undecided from error
         before = self.chunks, self._scopes, self._span, self._guard, self._path
         self.chunks, self._scopes, self._guard, self._path = [], [{"$": dot}], 0, ()
         self._span = self._span or (node.start, node.end)

@@ -114,6 +114,9 @@ def test_values_without_the_reference_leave_it_unknown(values: str, tmp_path: Pa
     assert [word.evaluated for word in found.words[1:]] == [True, False, True, False]
 
 
+ENDLESS = (
+    "broken: '{{ if .x }}'\nendless: '{{ tpl .Values.endless . }}{{ tpl .Values.endless . }}'\n"
+)
 HELPERS = """
 {{- define "c.name" -}}
 {{- .Release.Name | trunc 63 | trimSuffix "-" -}}
@@ -171,15 +174,40 @@ HELPERS = """
         ('{{- $x := include "c.image" . }}{{- if .Release.Name }}\n- --y\n- {{ $x }}\n{{- end }}', "? ?"),
         ('- --served-model-name\n- {{ printf "%s" .Values.server.port }}', "--served-model-name ?"),
         ("- --tp\n- {{ and }}", "--tp ?"),
+        ("{{- $x := list }}{{- range $k, $v := .Values.flags }}\n{{- $x = append $x (printf \"--%s=%v\" $k $v) }}"
+         "{{- end }}\n{{- range $x }}\n- {{ . }}\n{{- end }}", "--dtype=half --tp=2"),
+        ("{{- range concat .Values.empty (list \"--x\") }}\n- {{ . }}\n{{- end }}", "--x"),
+        ("{{- range $k, $v := .Values.server }}\n{{- if eq (typeOf $v) \"bool\" }}\n{{- if $v }}\n- --{{ $k }}\n{{- end }}"
+         "\n{{- else if typeIs \"string\" $v }}\n- --{{ $k }}={{ $v }}\n{{- end }}\n{{- end }}", "--text=a b --trust"),
+        ('- --x={{ kindOf .Values.extra }}\n- --y={{ .Values.draft | typeOf }}', "--x=slice --y=string"),
+        ('{{- if has "--log-level" .Values.extra }}\n- --x\n{{- end }}\n{{- if has 1 .Values.extra }}\n- --y\n{{- end }}', "--x ?"),
+        ('- --json-model-override-args\n- {{ .Values.flags | toJson | quote }}', '--json-model-override-args {"tp": 2, "dtype": "half"}'),
+        ("{{- tpl .Values.templated . | nindent 8 }}", "--tp 30000"),
+        ('- --x\n- {{ tpl .Values.broken . }}', "--x ?"),
+        ("- --x\n- {{ tpl .Values.endless . }}\n", "--model-path ? --x ?"),
+        ("{{ $x := .Values.extra }}" + "{{ $x = list $x $x }}" * 40 + "\n- --x\n- {{ toJson $x }}\n- {{ eq $x $x }}", "--x ? ?"),
         ("{{/* - --tp */}}\n- --tp\n- 2", "--tp 2"),
         ("{{- if .Values.draft }}\n- --tp", "--model-path ? ?"),
+        ("{{ $x := 1 }}" + '{{ $x = dict "a" $x "b" $x }}' * 40 + "\n- --x\n- {{ toJson $x }}", "--x ?"),
     ]
 )  # fmt: skip
 def test_arguments_of_blocks_and_named_templates(case: tuple[str, str]) -> None:
     with TemporaryDirectory() as folder:
         (Path(folder) / "templates").mkdir()
         (Path(folder) / "templates" / "_helpers.tpl").write_text(HELPERS)
-        assert said(arguments(case[0], Path(folder))) == case[1]
+        values = VALUES + 'templated: "- --tp\\n- {{ .Values.server.port }}"\n' + ENDLESS
+        assert said(arguments(case[0], Path(folder), values)) == case[1]
+
+
+def test_a_parent_chart_replaces_values(tmp_path: Path) -> None:
+    chart = tmp_path / "charts" / "llm"
+    chart.mkdir(parents=True)
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: parent\n")
+    parent = "global: {host: h}\nllm:\n  server: {port: 1, fraction: null}\n  mode: slow\nmode: x\n"
+    (tmp_path / "values.yaml").write_text(parent)
+    names = ("server.port", "server.trust", "server.fraction", "mode", "global.host")
+    lines = "\n".join(f"- {{{{ .Values.{name} | quote }}}}" for name in names)
+    assert said(arguments(lines, chart)) == "1 true ? slow h"
 
 
 def test_places_are_those_of_the_template(tmp_path: Path) -> None:
