@@ -57,6 +57,8 @@ class Collected(ReadingBuilder):
         self.document = document
         self.read_document: Callable[[Document], Reading] | None = None
         """Reader of strings that are documents themselves."""
+        self.exported: frozenset[str] = frozenset()
+        """Variables that a script sets for later steps of a GitHub job."""
 
     @contextmanager
     def within(self, image: str | None, hardware: str | None = None) -> Iterator[None]:
@@ -128,13 +130,12 @@ class Collected(ReadingBuilder):
         if isinstance(node, yaml.ScalarNode) and SERVER.search(str(node.value)):
             self._run(nodes.source(node, self.document), ShellScope(), context)
 
-    def lines(self, lines: Sequence[yaml.ScalarNode], env: Env, passed: Env) -> None:
+    def lines(self, lines: Sequence[SourceText], env: Env, passed: Env) -> None:
         """Read texts that one shell, whose caller sets the variables `passed`, runs in sequence."""
-        if not any(SERVER.search(str(line.value)) for line in lines):
+        if not any(SERVER.search(line.text) for line in lines):
             return
         script = SourceBuilder(self.document)
-        for line in lines:
-            source = nodes.source(line, self.document)
+        for source in lines:
             self.document.spend(6 + len(source.text) // 20)
             script.put(source.text + "\n", map(source.offset, range(len(source.text) + 1)))
         self.run_script(script.source(), env, passed)

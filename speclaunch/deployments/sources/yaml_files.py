@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import yaml
@@ -42,7 +42,13 @@ from speclaunch.deployments.sources.interface import (
     Reading,
     Word,
 )
-from speclaunch.deployments.sources.source_text import Document, SourceBuilder, WordPiece
+from speclaunch.deployments.sources.source_text import (
+    Document,
+    SourceBuilder,
+    SourceText,
+    WordPiece,
+    joined,
+)
 from speclaunch.deployments.sources.wrappers import declared
 
 
@@ -73,6 +79,7 @@ def read_yaml_document(
     if any(_is_object(root) for root in roots):
         reading = containers.read_kubernetes(roots, document)
         is_known = reading.invocations or any("apiVersion" in nodes.entries(r) for r in roots)
+        reading = reading if reading.invocations else _with_values(reading, roots, document)
         return reading if is_known else read_tasks(roots, document, read_document)
     keys = nodes.entries(roots[0])
     is_akash = "services" in keys and {"profiles", "deployment"} <= keys.keys()
@@ -85,9 +92,29 @@ def read_yaml_document(
     return read_tasks(roots, document, read_document)
 
 
+_CHART_KINDS = ("Application", "ApplicationSet", "HelmRelease", "HelmChart", "HelmChartConfig")
+_VALUES = ("values", "valuesObject", "valuesContent")
+
+
 def _is_object(root: yaml.Node) -> bool:
     keys = nodes.entries(root)
     return "kind" in keys and ("apiVersion" in keys or "spec" in keys or "items" in keys)
+
+
+def _with_values(reading: Reading, roots: Sequence[yaml.Node], document: Document) -> Reading:
+    """Add the servers in the values that objects of Argo CD, Flux and K3s set for a chart."""
+    found = Collected(document)
+    found.add(reading)
+    charts = (r for r in roots if nodes.text(nodes.entries(r).get("kind")) in _CHART_KINDS)
+    for keys in map(nodes.entries, chain.from_iterable(map(nodes.walk, charts))):
+        for value in (keys[name] for name in _VALUES if name in keys):
+            with found.tolerant():
+                part, held = document, [value]
+                if isinstance(value, yaml.ScalarNode):
+                    part = nodes.StringDocument(nodes.source(value, document))
+                    held = nodes.load(part)
+                found.add(read_tasks(held, part))
+    return found.reading()
 
 
 def _is_task(root: yaml.Node) -> bool:
@@ -192,6 +219,8 @@ _MARKDOWN = lazy(r"(?m)^[ \t]*(?:```\w*[ \t]*\n|\|[^\n]*\|[ \t]*$)")
 """Pattern of a code block or table row, which marks a YAML string as a Markdown document."""
 _KEY = lazy(r"(?<![$\w])\{([a-z]\w*)\}")
 """Pattern of a reference to a key of `defaults` in a sparkrun command."""
+_GITHUB = lazy(r"\$\{\{\s*((?:env|matrix)\.\w+)\s*\}\}")
+_EXPORTED = lazy(r"\becho [\"']?(\w+)=[^\n]{0,500}GITHUB_ENV")
 _SEVERAL = frozenset({"nodes", "num_nodes"})
 """Keys that set the machine count. With them, GPU counts are per machine."""
 _COUNT = lazy(r"(?<![^:])\d+(?![^:])")
@@ -219,6 +248,7 @@ def read_tasks(
     """Return the server commands in YAML without a dedicated reader."""
     reading = Collected(document)
     reading.read_document = read_document
+    reading.exported = frozenset(_EXPORTED.findall(document.text))
     if "sglang" not in document.text and VLLM not in document.text:
         return reading.reading()
     for root in roots:
@@ -343,9 +373,23 @@ def _script(lines: Sequence[yaml.Node], context: TaskContext, reading: Collected
             reading.add(reading.read_document(part))
     elif any(SERVER.search(str(line.value)) for line in texts):
         with reading.within(context.image, context.hardware):
-            first, env = len(reading.invocations), dict(context.env)
-            reading.lines(texts, dict(context.counts) | env, dict(context.passed))
+            first, changed = len(reading.invocations), reading.exported
+            env = {name: value for name, value in context.env if name not in changed}
+            known = dict(context.counts) | {f"env.{name}": value for name, value in env.items()}
+            sources = [_filled(nodes.source(text, reading.document), known) for text in texts]
+            reading.lines(sources, dict(context.counts) | env, dict(context.passed))
             reading.forget(first, dict(context.counts).keys() - env.keys())
+
+
+def _filled(source: SourceText, known: Mapping[str, Field]) -> SourceText:
+    """Return a script with the known values of GitHub's expressions such as `${{ env.NAME }}`."""
+    pieces: list[WordPiece | SourceText] = []
+    at = 0
+    for mark in _GITHUB.finditer(source.text):
+        if (value := known.get(mark[1])) is not None:
+            pieces += [source.part(at, mark.start()), *value.pieces]
+            at = mark.end()
+    return joined([*pieces, source.part(at, len(source.text))], source.document) if at else source
 
 
 def _task_words(node: yaml.Node, document: Document) -> list[Field]:
@@ -382,10 +426,14 @@ def _inside(keys: Mapping[str, yaml.Node], context: TaskContext, document: Docum
 
 
 def _counts(keys: Mapping[str, yaml.Node], document: Document) -> Iterator[tuple[str, Field]]:
-    """Yield the variables that SkyPilot and dstack set from the keys of a task.
+    """Yield the variables that SkyPilot and dstack set, and the matrix of one GitHub job.
 
     Sources: SkyPilot, "Environment variables"; dstack, "System environment variables".
     """
+    matrix = nodes.entries(nodes.entries(keys.get("strategy")).get("matrix"))
+    for name, axis in matrix.items() if "include" not in matrix else ():
+        if len(only := nodes.items(axis)) == 1 and isinstance(only[0], yaml.ScalarNode):
+            yield f"matrix.{name}", nodes.field(only[0], document)
     gpus = _gpus(keys.get("resources"))
     if isinstance(gpus, yaml.MappingNode):
         inner = nodes.entries(gpus)

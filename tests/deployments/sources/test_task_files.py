@@ -95,6 +95,50 @@ ANSIBLE = """\
     ansible.builtin.command:
       argv: [python3, -m, sglang.launch_server, --model-path, org/m]
 """
+EXPRESSIONS = """\
+env: {TP: "2", OTHER: "${{ matrix.tp }}"}
+jobs:
+  serve:
+    strategy: {matrix: {model: [org/m], tp: [1, 2]}}
+    steps:
+    - run: sglang serve --model-path ${{ matrix.model }} --tp ${{env.TP}} --dp ${{ matrix.tp }}
+    - run: sglang serve --model-path "${{ env.MODEL }}" --tp ${{ env.TP }} --dp ${{ env.OTHER }}
+      env: {MODEL: "org/m2 b"}
+"""
+INCLUDED = """\
+jobs:
+  serve:
+    strategy: {matrix: {model: [org/m], include: [{model: org/n}]}}
+    steps:
+    - run: sglang serve --model-path ${{ matrix.model }}
+"""
+ARGO = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+spec:
+  source:
+    helm:
+      values: |
+        main:
+          image: {repository: lmsysorg/sglang, tag: v0.5.3}
+          args:
+            - --model-path
+            - org/m
+"""
+ARGO_SCRIPT = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+spec: {source: {helm: {values: "command: sglang serve --model-path org/m --tp 2"}}}
+"""
+FLUX = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+spec:
+  values:
+    image: {repository: lmsysorg/sglang, tag: v0.5.3}
+    args: [--model-path, org/m]
+"""
+BROKEN = ARGO.replace("- org/m", "- [")
 VALUES = """\
 sglang:
   image: {repository: lmsysorg/sglang, tag: v0.5.8}
@@ -111,11 +155,31 @@ sglang:
         (GITLAB, ["--model-path org/m --tp $OTHER"]),
         (ANSIBLE, ["--model-path org/m", "--model-path org/m"]),
         (VALUES, ["--model-path org/m --tp 2"]),
+        (
+            EXPRESSIONS,
+            [
+                "--model-path org/m --tp 2 --dp ${{ matrix.tp }}",
+                "--model-path org/m2 b --tp 2 --dp ${{ env.OTHER }}",
+            ],
+        ),
+        (
+            WORKFLOW.replace("    steps:", '    steps:\n    - run: echo "TP=4" >> $GITHUB_ENV'),
+            ["--model-path $MODEL --tp $TP --port 31000"],
+        ),
+        (INCLUDED, ["--model-path ${{ matrix.model }}"]),
+        (ARGO, ["* --model-path org/m"]),
+        (ARGO_SCRIPT, ["--model-path org/m --tp 2"]),
+        (FLUX, ["* --model-path org/m"]),
+        (BROKEN, []),
     ],
 )
 def test_other_forms(text: str, words: list[str]) -> None:
     found = read_yaml(text, "x.yaml").invocations
     assert [" ".join(texts(one)) for one in found] == words
+
+
+def test_places_of_values_in_a_string() -> None:
+    assert at(only(read_yaml(ARGO, "x.yaml")).words[2]) == (11, 15)
 
 
 def test_marks_of_go_templates_are_no_values() -> None:
