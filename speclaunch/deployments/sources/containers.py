@@ -47,6 +47,7 @@ _VARIABLE = lazy(r"\$(?:\{([A-Za-z_][\w.:-]*)\}|([A-Z_][A-Z0-9_]*)\b)")
 _COMMENT = lazy(r"(?:^|[ \t])#[^\n]*", re.MULTILINE)
 
 Env = dict[str, Field]
+_NO_ENV: Mapping[str, Field] = MappingProxyType({})
 
 
 class Collected(ReadingBuilder):
@@ -222,12 +223,14 @@ _COMPOSE = lazy(rf"\$(?:\$|\{{([A-Za-z_]\w*)(?:(:?[-?+])({_OPERAND}))?\}}|([A-Za
 _KUBERNETES = lazy(rf"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))|{_MARK}")
 
 
-def image_in(keys: Mapping[str, yaml.Node], document: Document) -> str | None:
+def image_in(
+    keys: Mapping[str, yaml.Node], document: Document, env: Mapping[str, Field] = _NO_ENV
+) -> str | None:
     """Return the image of a container; None if it has none."""
     node = keys.get("image")
     if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
         return None
-    return image_of(node, document)
+    return interpolated(nodes.source(node, document), env).text
 
 
 def image_of(node: yaml.ScalarNode, document: Document) -> str:
@@ -327,8 +330,8 @@ def _default(source: SourceText, match: re.Match[str], name: str) -> list[WordPi
     return found
 
 
-def interpolated(source: SourceText) -> Field:
-    """Expand Compose's ``${NAME:-default}``. Variables without a default become unknown."""
+def interpolated(source: SourceText, env: Mapping[str, Field] = _NO_ENV) -> Field:
+    """Expand Compose's ``${NAME:-default}``. Variables without a value become unknown."""
     pieces: list[WordPiece] = []
     at = 0
     for match in _COMPOSE.finditer(source.text):
@@ -339,6 +342,8 @@ def interpolated(source: SourceText) -> Field:
             pieces.append(_template_mark(source, match))
         elif name is None:
             pieces.append(WordPiece("$", source, match.start(), quoted=True, exact=False))
+        elif name in env and "+" not in (match[2] or ""):
+            pieces.extend(env[name].pieces)
         elif match[2] in ("-", ":-"):
             pieces.extend(_default(source, match, name))
         else:

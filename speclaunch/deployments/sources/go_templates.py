@@ -93,7 +93,7 @@ class GoExpression:
         code: str,
         dot: Any,
         lookup: Callable[[str], Any],
-        include: Callable[..., GoOutput],
+        include: Callable[[str, str, Any], GoOutput],
     ) -> None:
         self._tokens = list(_tokens(code))
         self._at = 0
@@ -164,7 +164,7 @@ class GoExpression:
         if name in ("include", "tpl") and len(args) == 2:
             text = first.plain() if isinstance(first, GoOutput) else first
             if isinstance(text, str) and (name == "include" or "{{" in text[:_MOST_ARGUMENT]):
-                return self._include(text, args[1], is_text=name == "tpl")
+                return self._include(name, text, args[1])
         if isinstance(args[-1] if args else None, GoOutput):
             parts = args[-1]
             if name in ("nindent", "indent") and type(first) is int and 0 <= first <= _MOST_SPACES:
@@ -373,7 +373,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "trimPrefix": lambda start, text: text.removeprefix(start),
     "trimSuffix": lambda end, text: text.removesuffix(end),
     "trunc": lambda length, text: text[:length] if length >= 0 else text[length:],
-    "typeIs": lambda kind, value: _type(value) == kind,
     "typeOf": _type,
     "upper": lambda text: text.upper(),
 }

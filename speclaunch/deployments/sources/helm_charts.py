@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -379,8 +378,7 @@ class _Renderer:
     def _value(self, code: str, dot: Any, node: _Node) -> Any:
         self._document.spend()
         try:
-            include = partial(self._include, node)
-            return GoExpression(code, dot, self._lookup, include).value()
+            return GoExpression(code, dot, self._lookup, lambda *a: self._include(node, *a)).value()
         except (Undecided, ValueError):
             return UNKNOWN
 
@@ -393,11 +391,11 @@ class _Renderer:
     def _lookup(self, name: str) -> Any:
         return next((scope[name] for scope in self._scopes[::-1] if name in scope), UNKNOWN)
 
-    def _include(self, node: _Node, name: str, dot: Any, *, is_text: bool) -> GoOutput:
-        """Return the output of a named template, or of the template `name` if it `is_text`."""
+    def _include(self, node: _Node, function: str, name: str, dot: Any) -> GoOutput:
+        """Return the output of `include NAME`, or of the template `name` for `tpl`."""
         self._document.spend(len(name) // 20)
         try:
-            body = _parsed(name) if is_text else self._templates[name]
+            body = _parsed(name) if function == "tpl" else self._templates[name]
         except (KeyError, _Unreadable) as error:
             raise Undecided from error
         before = self.chunks, self._scopes, self._span, self._guard, self._path

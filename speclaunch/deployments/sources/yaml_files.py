@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -29,9 +30,11 @@ from speclaunch.deployments.sources.containers import (
     image_program,
     interpolated,
     left_out,
+    listed,
     substituted,
     text_at,
 )
+from speclaunch.deployments.sources.effective_words import read_below
 from speclaunch.deployments.sources.fields import Field, split
 from speclaunch.deployments.sources.interface import (
     SERVER,
@@ -125,6 +128,10 @@ def _is_task(root: yaml.Node) -> bool:
 # -- Compose: the services that start servers
 
 _READ_OF_SERVICES = frozenset({"image", "entrypoint", "command", "environment", "env_file"})
+_ENV_LINE = lazy(
+    r"(?m)^(?:export )?((?!\w*(?:TOKEN|KEY|SECRET|PASS))[A-Za-z_]\w*)=([\"']?)(.+?)\2[ \t]*\r?$"
+)
+_OPEN = lazy(r"[\"'$\\#]")
 _ENV_FILE = "the variables in that file are not read"
 
 
@@ -132,20 +139,31 @@ def read_compose(root: yaml.Node, document: Document) -> Reading:
     """Return the server commands of a docker-compose file."""
     reading = Collected(document)
     sites: list[ServiceSite] = []
-    for name, key, service in nodes.pairs(nodes.entries(root).get("services")):
+    outside = _variables_in(".env", root, document)
+    services = nodes.entries(root).get("services")
+    named = nodes.entries(services)
+    for name, key, service in nodes.pairs(services):
         first, before = len(reading.invocations), len(reading.routers)
         keys = nodes.entries(service)
-        env, passed = _compose_environment(keys.get("environment"), document)
+        env, passed = _compose_environment(keys.get("environment"), document, outside)
+        parent = nodes.entries(keys.get("extends"))
+        base = nodes.text(parent.get("service", keys.get("extends"))) or ""
+        below = nodes.entries(named.get(base)) if "file" not in parent else {}
+        held, _ = _compose_environment(below.get("environment"), document, outside)
+        env = {name: held[name] for name in held.keys() - passed.keys()} | env
+        keys = below | keys
         dropped = tuple(left_out(keys, _READ_OF_SERVICES, document))
-        if "env_file" in keys:
-            noted = Dropped("env_file", nodes.place(keys["env_file"], document), _ENV_FILE)
-            dropped = (noted, *dropped)
+        for item in reversed(listed(keys.get("env_file"))):  # the last file wins
+            held = _variables_in(nodes.text(nodes.entries(item).get("path", item)), item, document)
+            env = {name: held[name] for name in held.keys() - passed.keys()} | env
+            if not held:
+                dropped = (Dropped("env_file", nodes.place(item, document), _ENV_FILE), *dropped)
         words = [
             *image_program(keys, "entrypoint", document),
-            *_compose_words(keys.get("entrypoint"), document),
-            *_compose_words(keys.get("command"), document),
+            *_compose_words(keys.get("entrypoint"), document, outside),
+            *_compose_words(keys.get("command"), document, outside),
         ]
-        with reading.within(image_in(keys, document)):
+        with reading.within(image_in(keys, document, outside)):
             reading.command(words, env, passed, name, dropped)
         servers = range(first, len(reading.invocations))
         routers = range(before, len(reading.routers))
@@ -159,24 +177,39 @@ def read_compose(root: yaml.Node, document: Document) -> Reading:
     return compose_and_jobs.add_compose_context(done, sites, document)
 
 
-def _compose_words(node: yaml.Node | None, document: Document) -> list[Field]:
+def _variables_in(file: str | None, node: yaml.Node, document: Document) -> Env:
+    """Return the nonempty variables in a file next to a Compose file, at the place of `node`."""
+    found: Env = {}
+    text = read_below(file or ".", [Path(document.shown).parent]).text or ""
+    document.spend(10 + len(text) // 20)
+    for name, _, value in _ENV_LINE.findall(text):
+        why = f"`{name}` is set in {file}"
+        is_plain = not set("\"'$\\#") & set(value)
+        (piece,) = text_at(value, node, document).pieces
+        found[name] = Field((replace(piece, note=why, unknown=None if is_plain else why),))
+    return found
+
+
+def _compose_words(node: yaml.Node | None, document: Document, outside: Env) -> list[Field]:
     if isinstance(node, yaml.SequenceNode):
         scalars = (item for item in node.value if isinstance(item, yaml.ScalarNode))
-        return [interpolated(nodes.source(item, document)) for item in scalars]
+        return [interpolated(nodes.source(item, document), outside) for item in scalars]
     if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
         return []
-    field = interpolated(nodes.source(node, document))
+    field = interpolated(nodes.source(node, document), outside)
     document.spend(len(field.pieces) + len(str(node.value)) // 20)
     return split(field.pieces)
 
 
-def _compose_environment(node: yaml.Node | None, document: Document) -> tuple[Env, Env]:
+def _compose_environment(
+    node: yaml.Node | None, document: Document, outside: Env
+) -> tuple[Env, Env]:
     """Return a service's own variables, and those from the user's environment."""
     env: Env = {}
     passed: Env = {}
     for key, key_node, value in nodes.pairs(node):
         if isinstance(value, yaml.ScalarNode) and nodes.text(value) is not None:
-            env[key] = interpolated(nodes.source(value, document))
+            env[key] = interpolated(nodes.source(value, document), outside)
         else:
             passed[key] = nodes.field(key_node, document)
     for item in nodes.items(node):
@@ -185,7 +218,7 @@ def _compose_environment(node: yaml.Node | None, document: Document) -> tuple[En
         source = nodes.source(item, document)
         name, equals, _ = source.text.partition("=")
         if equals:
-            env[name] = interpolated(source.part(len(name) + 1, len(source.text)))
+            env[name] = interpolated(source.part(len(name) + 1, len(source.text)), outside)
         else:
             passed[name] = nodes.field(item, document)
     return env, passed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -53,6 +54,48 @@ services:
     image: redis
     command: redis-server --save 60 1
 """
+
+
+FILES = {
+    ".env": "# x\nMODEL=org/m\nexport TP=\"4\"\nMORE='--dp 2'\nODD=a$B\nAPI_KEY=secret\nEMPTY=\nTAG=v0.5.6\r\n",
+    "one.env": "MODEL=org/one\nDP=3\n",
+    "two.env": "MODEL=org/two\n",
+}
+SERVICE = """\
+services:
+  base:
+    image: lmsysorg/sglang:${TAG:-latest}
+    environment: {PORT: 1, X: 2}
+    entrypoint: sglang serve
+  server:
+    %s
+"""
+
+
+@rows(
+    "service, words",
+    [
+        ("command: sglang serve --model-path $MODEL --tp ${TP:-1} ${MORE-}", "--model-path org/m --tp 4 --dp 2"),
+        ("command: [sglang, serve, --model-path, '${MODEL}', '$MORE']", "--model-path org/m --dp 2"),
+        ("command: sglang serve --model-path ${ODD} --port ${EMPTY:-3} --api-key ${API_KEY}", "--model-path ? --port 3 --api-key ?"),
+        ("command: sh -c 'sglang serve --model-path $$MODEL --dp $${DP:-1}'\n    env_file: [one.env, {path: two.env}]", "--model-path org/two --dp 3"),
+        ("command: sh -c 'sglang serve --model-path $$MODEL'\n    env_file: one.env\n    environment: [MODEL=m]", "--model-path m"),
+        ("command: sh -c 'sglang serve --model-path $$MODEL'\n    env_file: one.env\n    environment: [MODEL]", "--model-path ?"),
+        ("command: sh -c 'sglang serve --model-path $$MODEL'\n    env_file: ../none.env", "--model-path ?"),
+        ("command: --model-path m\n    extends: base", "--model-path m"),
+        ("command: --model-path m\n    extends: {service: base}", "--model-path m"),
+        ("extends: {service: base}\n    entrypoint: sh -c 'sglang serve --port $$PORT --tp $$X'\n    environment: {X: 3}", "--port 1 --tp 3"),
+    ],
+)  # fmt: skip
+def test_variables_and_services_next_to_a_service(service: str, words: str) -> None:
+    with TemporaryDirectory() as folder:
+        for name, text in FILES.items():
+            (Path(folder) / name).write_text(text)
+        found = read_yaml(SERVICE % service, f"{folder}/compose.yaml").invocations[-1]
+    shown = (word.text if word.evaluated else "?" for word in found.words)
+    assert " ".join(shown) == words
+    assert found.image == ("lmsysorg/sglang:v0.5.6" if "extends" in service else None)
+    assert not any("env" in (word.why or "") for word in found.words if word.text == "m")
 
 
 def test_compose() -> None:

@@ -178,7 +178,7 @@ HELPERS = """
          "{{- end }}\n{{- range $x }}\n- {{ . }}\n{{- end }}", "--dtype=half --tp=2"),
         ("{{- range concat .Values.empty (list \"--x\") }}\n- {{ . }}\n{{- end }}", "--x"),
         ("{{- range $k, $v := .Values.server }}\n{{- if eq (typeOf $v) \"bool\" }}\n{{- if $v }}\n- --{{ $k }}\n{{- end }}"
-         "\n{{- else if typeIs \"string\" $v }}\n- --{{ $k }}={{ $v }}\n{{- end }}\n{{- end }}", "--text=a b --trust"),
+         "\n{{- else if eq (typeOf $v) \"string\" }}\n- --{{ $k }}={{ $v }}\n{{- end }}\n{{- end }}", "--text=a b --trust"),
         ('- --x={{ kindOf .Values.extra }}\n- --y={{ .Values.draft | typeOf }}', "--x=slice --y=string"),
         ('{{- if has "--log-level" .Values.extra }}\n- --x\n{{- end }}\n{{- if has 1 .Values.extra }}\n- --y\n{{- end }}', "--x ?"),
         ('- --json-model-override-args\n- {{ .Values.flags | toJson | quote }}', '--json-model-override-args {"tp": 2, "dtype": "half"}'),
