@@ -398,7 +398,8 @@ class Expander:
         source, start = node.span.source, node.span.start
         result: bool | None = None
         is_quiet = not pattern and all(redirect.operator == ">" for redirect in node.redirects)
-        if node.assignments or source.outer or (node.redirects and not is_quiet):
+        is_open = any(piece.unknown or piece.condition for _, piece in source.outer)
+        if node.assignments or is_open or (node.redirects and not is_quiet):
             return None
         if node.words:
             result = self._compared(node.words, pattern=pattern)
@@ -552,7 +553,7 @@ def _with_outer(piece: WordPiece) -> Iterator[WordPiece]:
         start, end = (max(at + n - piece.start, done) for n in (0, len(outer.text)))
         if start < min(end, len(piece.text)):
             yield piece.slice(done, start)
-            part = replace(piece.slice(start, end), condition=outer.condition)
+            part = replace(piece.slice(start, end), condition=outer.condition, note=outer.note)
             if outer.unknown:
                 part = replace(part, quoted=True, unknown=outer.unknown, inside=outer.inside)
             yield part

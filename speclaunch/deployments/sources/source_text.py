@@ -263,7 +263,7 @@ def joined(pieces: Iterable[WordPiece | SourceText], document: Document) -> Sour
     end = quotes = 0
     for piece in pieces:
         text = piece.text
-        if isinstance(piece, WordPiece) and (piece.unknown or piece.condition):
+        if isinstance(piece, WordPiece) and (piece.unknown or piece.condition or piece.note):
             outer.append((end, piece))
         if isinstance(piece, WordPiece) and piece.unknown:
             text = text.translate(_QUOTES)

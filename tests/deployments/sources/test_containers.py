@@ -98,6 +98,12 @@ def test_variables_and_services_next_to_a_service(service: str, words: str) -> N
     assert not any("env" in (word.why or "") for word in found.words if word.text == "m")
 
 
+def test_a_default_in_a_script_is_an_assumption() -> None:
+    command = "command: bash -c 'sglang serve --model-path org/m --tp ${WIDTH:-2}'"
+    (*_, width) = read_yaml(SERVICE % command, "none/compose.yaml").invocations[-1].words
+    assert width.why == "the default of `WIDTH`, which comes from the environment of Compose"
+
+
 def test_compose() -> None:
     reading = read_yaml(COMPOSE, "compose.yaml")
     assert not reading.problems
