@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeGuard
 
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_loops import (
+    COPIES,
     FUNCTIONS,
     MAX_STARTS,
     AnyFunction,
@@ -17,7 +18,9 @@ from speclaunch.deployments.sources.python_loops import (
     assigned_once,
     changes,
     only_reads,
+    outside_name,
     parameters,
+    set_attributes,
 )
 from speclaunch.deployments.sources.python_values import (
     UNKNOWN,
@@ -78,11 +81,11 @@ class Definitions:
         self._fields: dict[str, dict[str, ast.expr | None]] = {}
         self._stored: dict[str, set[str]] = {}
         """Fields of each class that its methods set."""
-        attributes = (part for part in ast.walk(tree) if isinstance(part, ast.Attribute))
-        outside = [part for part in attributes if dotted(part) != f"self.{part.attr}"]
-        self._used_outside = {part.attr for part in outside}
-        self._set_attributes = {a.attr for a in outside if isinstance(a.ctx, ast.Store)}
-        """Attributes that the program sets for objects other than `self`."""
+        attributes = [part for part in ast.walk(tree) if isinstance(part, ast.Attribute)]
+        self._mentioned = Counter(part.attr for part in attributes)
+        self._used_outside = set(map(outside_name, attributes))
+        self._set_attributes = set(set_attributes(tree))
+        """Attributes that the program sets or changes for objects other than `self`."""
         self._options: dict[str, ast.expr | None] = _options(tree)
         self._names: dict[int, str] = {}
         """Name that callers of each function use, by its `id`; for `__init__`, the class's name."""
@@ -157,6 +160,8 @@ class Definitions:
     def made_by(self, node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonTable | None:
         """Return the fields of a new object or the parsed options; None for other calls."""
         name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if last_name(node.func) in COPIES and node.keywords:
+            return _altered(node, depth, evaluator)
         parsed = [kind for part in node.args if (kind := dotted(part) or "") in self._fields]
         if is_parsing(node):
             return self._parsed_from(node, depth, evaluator)
@@ -253,7 +258,8 @@ class Definitions:
             own = {f"self.{key}" for root, key in changes(method) if root == "self"}
             is_late = f"self.{method.name}" in late or method not in early
             for other in found:
-                if method in early if other is method else is_late:
+                is_repeated = method in early or self._mentioned[method.name] > 1
+                if is_repeated if other is method else is_late:
                     found[other] |= own
         return found
 
@@ -467,6 +473,16 @@ def _passed(
     if any(id(call) not in read for call in sites):
         return None
     return [known for call in sites for known in read[id(call)]]
+
+
+def _altered(node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonTable | None:
+    """Return the object that `replace(old, …)`, `old._replace(…)` or `model_copy` makes."""
+    held = node.args[0] if node.args else getattr(node.func, "value", node.func)
+    old, new = evaluator.value(held, depth + 1), evaluator.keywords(node, depth)
+    update = new.entries.pop("update", (None, new))[1]
+    if not isinstance(old, PythonTable) or not isinstance(update, PythonTable):
+        return None
+    return PythonTable(old.entries | update.entries, old.rest + update.rest)
 
 
 def is_parsing(node: ast.AST | None) -> bool:

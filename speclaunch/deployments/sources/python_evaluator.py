@@ -470,7 +470,8 @@ class PythonEvaluator:
             return replace(found, constant=None, is_text=True)
         if name == "format" and inner is not None:
             return self._formatted(node, self.value(inner, depth + 1), depth)
-        result = None if node.args or node.keywords else self._names.get(f"{full_name}()")
+        is_plain = not (node.args or node.keywords or f"@{id(node)}" in self._names)
+        result = self._names.get(f"{full_name}()") if is_plain else None
         made = self._made_by(node, depth) if result is None else copied(result)
         if name == "parse_known_args" and isinstance(made, PythonTable):
             rest = PythonList([self.several(node)])

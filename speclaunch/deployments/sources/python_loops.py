@@ -31,6 +31,8 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 MAX_STARTS = 16
 """Maximum number of times that a loop's body is read if it may start a server."""
+COPIES = frozenset({"replace", "_replace", "evolve", "model_copy"})
+"""Functions that copy an object and set fields of the copy."""
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
@@ -189,23 +191,45 @@ def without_defaults(
 
 def changes(node: AnyFunction) -> set[Change]:
     """Return the changes that a function makes to values that others see."""
-    found, hidden = set[Change](), set[str]()
-    for part in ast.walk(node):
+    names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
+    hidden = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    hidden -= parameters(node) | global_names(node)
+    return {change for change in map(_rooted, changed_parts(node)) if change[0] not in hidden}
+
+
+def changed_parts(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield the variables and the parts of values that a program or a function changes."""
+    for part in ast.walk(tree):
         match part:
-            case ast.Name(id=name, ctx=ast.Store()):
-                hidden.add(name)
+            case ast.Call(func=ast.Name(id="setattr"), args=[held, ast.Constant(str(key)), _]):
+                yield ast.Attribute(held, key)
             case (
                 ast.AugAssign(target=held) | ast.Call(func=ast.Name(id="setattr"), args=[held, *_])
             ):
-                found.add(_rooted(held))
+                yield held
             case ast.Subscript() | ast.Attribute() if not isinstance(part.ctx, ast.Load):
-                found.add(_rooted(part))
+                yield part
             case ast.Call(func=ast.Attribute(value=held, attr="pop"), args=[key, *_]):
-                found.add(_rooted(ast.Subscript(held, key)))
+                yield ast.Subscript(held, key)
             case ast.Call(func=ast.Attribute(value=held, attr=what)) if what in CHANGES:
-                found.add(_rooted(held))
-    hidden -= parameters(node) | global_names(node)
-    return {change for change in found if change[0] not in hidden}
+                yield held
+
+
+def set_attributes(tree: ast.AST) -> Iterator[str]:
+    """Yield the attributes that a program sets or changes for objects other than `self`."""
+    for part in changed_parts(tree):
+        yield from map(outside_name, ast.walk(part))
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and last_name(call.func) in COPIES:
+            for keyword in call.keywords:
+                yield keyword.arg or ""
+                yield from (getattr(key, "value", "") for key in getattr(keyword.value, "keys", []))
+
+
+def outside_name(node: ast.AST) -> str:
+    """Return the name of an attribute of an object other than `self`; "" for other nodes."""
+    name = node.attr if isinstance(node, ast.Attribute) else ""
+    return "" if dotted(node) == f"self.{name}" else name
 
 
 def only_reads(node: AnyFunction) -> bool:
@@ -256,14 +280,14 @@ def ends(node: ast.stmt) -> bool:
 
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of an expression, except those of nested functions."""
-    waiting = [node]
+    """Return the nodes of an expression as Python evaluates them, except in nested functions."""
+    waiting, found = [node], list[ast.AST]()
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, NESTED):
-            continue
-        yield found
-        waiting.extend(reversed(list(ast.iter_child_nodes(found))))
+        part = waiting.pop()
+        if not isinstance(part, NESTED):
+            found.append(part)
+            waiting.extend(ast.iter_child_nodes(part))
+    return reversed(found)
 
 
 def global_names(tree: ast.AST) -> set[str]:

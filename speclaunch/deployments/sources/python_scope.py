@@ -150,11 +150,12 @@ class PythonProgram:
             return
         known, names = self.definitions.bound(function, call, evaluator), caller.names
         shared = {name: names.get(name) for name, _ in self.definitions.changed_globals}
+        names[f"@{id(call)}"] = None
         if self._is_evaluated(function):
             trial = self._trial(self._seen(names) | shared, function, known, caller)
             names |= {name: value for name, value in trial.names.items() if name[:5] == "self."}
-            is_certain = len(trial.seen.returned) == 1 and returns_at_end(function)
-            names[f"@{id(call)}"] = trial.seen.returned[0] if is_certain else None
+            if len(trial.seen.returned) == 1 and returns_at_end(function) and not caller._loose:
+                names[f"@{id(call)}"] = trial.seen.returned[0]
         else:
             used = (names.get(p.id) for p in ast.walk(function) if isinstance(p, ast.Name))
             for value in (*known.values(), *shared.values(), *used):
@@ -472,12 +473,11 @@ class _Scope:
         if isinstance(value, PythonList):
             value.made_in = self._where
         for target in targets:
-            name, held = dotted(target), None
-            if isinstance(target, ast.Attribute):
-                held = self._evaluator.value(target.value)
-                key = self._evaluator.label(target, target.attr)
-            if isinstance(held, PythonTable):
-                unknown = self._evaluator.unknown(target)
+            name, unknown = dotted(target), self._evaluator.unknown(target)
+            part = target if isinstance(target, ast.Attribute) else None
+            held = part and self._evaluator.value(part.value)
+            if part and isinstance(held, PythonTable):
+                key = self._evaluator.label(part, part.attr)
                 set_entries(held, {key.text: (key, value)}, unknown, self._where)
             elif name is not None:
                 may_change = isinstance(value, PythonText) and name in self._global_names

@@ -1086,3 +1086,69 @@ class Server:
 def test_a_result_that_depends_on_a_changed_attribute(case: tuple[str, str, str]) -> None:
     change, use, expected = case
     assert shown(read(RESULTS.replace("{}", change) + use)) == expected
+
+
+COUNTED = """\
+class Server:
+    def __init__(self):
+        self.words, self.env, self.tp, self.port = ["--x", "1"], {"dp": 2}, 2, 1
+    def next(self):
+        self.port += 1
+        return str(self.port)
+    def start(self):
+        {}
+        subprocess.run(["sglang", "serve", "--model-path", "m", <>])
+s = Server()
+"""
+
+
+@over(
+    [
+        ("pass", "*self.words", "s.words.append('--y')", "?"),
+        ("pass", "*self.words", "", "--x 1"),
+        ("pass", "str(self.env['dp'])", "s.env['dp'] = 4", "?"),
+        ("pass", "str(self.env['dp'])", "s.env.update(dp=4)", "?"),
+        ("pass", "str(self.tp)", "setattr(s, 'tp', 4)", "?"),
+        ("pass", "str(self.tp)", "replace(s, tp=4)", "?"),
+        ("pass", "str(self.tp)", "s.model_copy(update={'tp': 4})", "?"),
+        ("self.tp += 1", "str(self.tp)", "s.start()", "3"),
+        ("self.tp += 1", "str(self.tp)", "s.start()\ns.start()", "?"),
+        ("self.next()", "self.next()", "", "?"),
+        ("self.port = 4\n        self.next()", "self.next(), self.next()", "", "6 7"),
+        ("self.port = 4", "*[self.next() for i in x]", "", "?"),
+    ]
+)
+def test_an_attribute_that_is_changed_from_outside_or_twice(
+    case: tuple[str, str, str, str],
+) -> None:
+    statement, words, use, expected = case
+    program = COUNTED.replace("{}", statement).replace("<>", words) + use
+    assert shown(read(program)) == expected
+
+
+COPIED = """\
+@dataclass
+class Config:
+    tp: int = 2
+    dp: int = 4
+def start(c: Config):
+    {}
+    subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(c.tp), "--dp", str(c.dp)])
+<>
+"""
+
+
+@over(
+    [
+        ("c = replace(c, tp=8)", "", "--tp 8 --dp 4"),
+        ("pass", "start(dataclasses.replace(Config(dp=1), tp=8))", "--tp 8 --dp 1"),
+        ("pass", "start(Config()._replace(tp=8, dp=x))", "--tp 8 --dp ?"),
+        ("pass", "start(Config().model_copy(update={'tp': 8}))", "--tp 8 --dp 4"),
+        ("pass", "start(replace(load(), tp=8))", "--tp ? --dp 4"),
+        ("pass", "start(replace(Config(), **x))", "--tp ? --dp ?"),
+        ("pass", "c = Config()\nreplace(c, tp=8)\nstart(c)", "--tp 2 --dp 4"),
+    ]
+)
+def test_a_copy_of_an_object_with_other_fields(case: tuple[str, str, str]) -> None:
+    statement, use, expected = case
+    assert shown(read(COPIED.replace("{}", statement).replace("<>", use))) == expected
