@@ -17,6 +17,8 @@ from speclaunch.deployments.sources.python_loops import (
     Change,
     assigned_once,
     changes,
+    declared_options,
+    is_parsing,
     only_reads,
     outside_name,
     parameters,
@@ -24,6 +26,7 @@ from speclaunch.deployments.sources.python_loops import (
 )
 from speclaunch.deployments.sources.python_values import (
     UNKNOWN,
+    PythonList,
     PythonTable,
     PythonText,
     PythonValue,
@@ -38,8 +41,8 @@ from speclaunch.deployments.sources.python_values import (
 
 _PASSES_ON = frozenset({"bind", "remote", "spawn"})
 """Methods that call the preceding function or class with their arguments (Ray, Modal)."""
-_COMMANDS = frozenset({"fire.Fire", "Fire", "typer.run"})
-"""Functions that call others with a user's arguments."""
+_COMMANDS = frozenset({"Fire", "cli", "CLI", "auto_cli", "add_command"})
+"""Functions that call others with a user's arguments; also `typer.run`."""
 _DECLARE = frozenset({"field", "ib", "attrib", "option", "argument"})
 _PARSERS = frozenset({"cli", "CLI", "parse", "entrypoint"})
 """Functions that make an object of a class from a user's arguments (tyro, jsonargparse, chz)."""
@@ -86,7 +89,9 @@ class Definitions:
         self._used_outside = set(map(outside_name, attributes))
         self._set_attributes = set(set_attributes(tree))
         """Attributes that the program sets or changes for objects other than `self`."""
-        self._options: dict[str, ast.expr | None] = _options(tree)
+        self._options: dict[str, ast.expr | None] = declared_options(
+            ast.walk(tree), {"add_argument"}
+        )
         self._names: dict[int, str] = {}
         """Name that callers of each function use, by its `id`; for `__init__`, the class's name."""
         for node in body:
@@ -116,7 +121,7 @@ class Definitions:
                     self.changed_globals.setdefault(change, set()).add(id(function))
         self.passed: dict[int, list[dict[str, PythonValue]]] = {}
         """Known values of the parameters in each call that was read, by the call's `id`."""
-        self._sites: dict[str, list[ast.Call]] = {}
+        self._sites, self._parsers = dict[str, list[ast.Call]](), list[ast.Call]()
         self._uses = Counter(map(_used_name, ast.walk(tree)))
         self._find_calls(tree)
 
@@ -126,8 +131,12 @@ class Definitions:
         for call in ast.walk(tree):
             if isinstance(call, ast.Call) and (name := called_name(call)) in names:
                 self._sites.setdefault(name, []).append(call)
-            elif isinstance(call, ast.Call) and dotted(call.func) in _COMMANDS:
+            elif isinstance(call, ast.Call) and (
+                last_name(call.func) in _COMMANDS or dotted(call.func) == "typer.run"
+            ):
                 commands += [part.id for part in ast.walk(call) if isinstance(part, ast.Name)]
+            elif isinstance(call, ast.Call) and last_name(call.func) == "HfArgumentParser":
+                self._parsers.append(call)
         self._uses -= Counter(name for name in commands if name not in self._sites)
 
     def _inner_functions(
@@ -157,7 +166,7 @@ class Definitions:
             if functions - {id(node)} and names.get(change[0]) is not None:
                 yield change
 
-    def made_by(self, node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonTable | None:
+    def made_by(self, node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonValue | None:
         """Return the fields of a new object or the parsed options; None for other calls."""
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if last_name(node.func) in COPIES and node.keywords:
@@ -165,12 +174,13 @@ class Definitions:
         parsed = [kind for part in node.args if (kind := dotted(part) or "") in self._fields]
         if is_parsing(node):
             return self._parsed_from(node, depth, evaluator)
+        if last_name(node.func) == "parse_args_into_dataclasses":
+            return self._parsed_objects(node, evaluator)
         if last_name(node.func) in _PARSERS and len(parsed) == 1:
             return self._usual(parsed[0], node)
-        if last_name(node.func) == "parse_argv" and not node.args:
-            return PythonTable()  # every option may be left out
-        if name not in self._fields:
-            return None
+        if name not in self._fields:  # every option of `parse_argv` may be left out
+            is_open = last_name(node.func) != "parse_argv" or bool(node.args)
+            return None if is_open else PythonTable()
         table = self._defaults(node, self._fields[name], f"{name}.", depth)
         keywords, args = evaluator.keywords(node, depth), node.args
         is_open = any(isinstance(argument, ast.Starred) for argument in args)
@@ -184,6 +194,15 @@ class Definitions:
         for field in self._stored.get(name, set()) & table.entries.keys():
             table.entries[field] = (table.entries[field][0], evaluator.unknown(node))
         return table
+
+    def _parsed_objects(self, node: ast.Call, evaluator: PythonEvaluator) -> PythonValue:
+        """Return the objects of `HfArgumentParser((Model, Data)).parse_args_into_dataclasses()`."""
+        if node.args or len(self._parsers) != 1:
+            return evaluator.unknown(node)
+        parts = chain.from_iterable(getattr(p, "elts", [p]) for p in self._parsers[0].args)
+        values: list[PythonValue] = [self._usual(dotted(part) or "", node) for part in parts]
+        values += [evaluator.unknown(node)] * len(node.keywords)  # the remaining strings
+        return PythonList([evaluator.unknown(node)] * len(values), values=values)
 
     def _inherited(self, name: str, node: ast.ClassDef) -> dict[str, ast.expr | None]:
         """Return the fields of a class's bases; record those that its methods set."""
@@ -202,7 +221,8 @@ class Definitions:
         made = [self.made_by(call, 0, evaluator) for call in calls]
         found: dict[str, PythonValue | None] = {}
         for field in self._fields.get(name, ()):
-            values = [table and table.item(field) for table in made]
+            tables = (table if isinstance(table, PythonTable) else PythonTable() for table in made)
+            values = [table.item(field) for table in tables]
             is_same = all(plain(value) == plain(values[0]) for value in values)
             found[field] = values[0] if is_same else None
         return found
@@ -329,6 +349,12 @@ class Definitions:
         if any(isinstance(argument, ast.Starred) for argument in call.args):
             return {}
         declared, module = node.args, self._evaluator()
+        if options := declared_options(
+            node.decorator_list, _DECLARE
+        ):  # `click` passes a user's arguments
+            if call.args or any(keyword.arg == "args" for keyword in call.keywords):
+                return {}
+            call = ast.copy_location(ast.Call(call.func, [], []), call)
         named = [*declared.posonlyargs, *declared.args]
         named = named[1:] if named and named[0].arg in ("self", "cls") else named
         pairs = (
@@ -346,13 +372,14 @@ class Definitions:
             del defaults[name]  # calls share this default, and each may change it
         names = {parameter.arg for parameter in (*named, *declared.kwonlyargs)}
         values = {name: module.value(value) for name, value in defaults.items()}
-        table = evaluator.keywords(call)
+        own = self._defaults(node, options, "the option ", 0)
+        table = own if options else evaluator.keywords(call)
         values |= {name: value for name, (_, value) in table.entries.items() if name in names}
         keywords = [(keyword.arg, keyword.value) for keyword in call.keywords]
         for key, value in (*zip((p.arg for p in named), call.args, strict=False), *keywords):
             if key is not None and key in names:
                 values[key] = evaluator.operand(value)
-        if declared.kwarg is not None:
+        if declared.kwarg is not None and not options:
             entries = {key: entry for key, entry in table.entries.items() if key not in names}
             values[declared.kwarg.arg] = PythonTable(entries, table.rest)
         elif table.rest:
@@ -483,45 +510,6 @@ def _altered(node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonTa
     if not isinstance(old, PythonTable) or not isinstance(update, PythonTable):
         return None
     return PythonTable(old.entries | update.entries, old.rest + update.rest)
-
-
-def is_parsing(node: ast.AST | None) -> bool:
-    """True if an expression is a call of `parse_args` or `parse_known_args`."""
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("parse_args", "parse_known_args")
-    )
-
-
-def _options(tree: ast.Module) -> dict[str, ast.expr | None]:
-    """Return the options of `add_argument` calls with their defaults; None for unknown defaults."""
-    found: dict[str, ast.expr | None] = {}
-    for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and last_name(call.func) == "set_defaults":
-            found |= {keyword.arg: None for keyword in call.keywords if keyword.arg}
-        if not isinstance(call, ast.Call) or last_name(call.func) != "add_argument":
-            continue
-        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-        names = [part.value for part in call.args if isinstance(part, ast.Constant)]
-        flags = [text for text in names if isinstance(text, str) and text[:1] != "-"]
-        kind = keywords.get("type")
-        is_optional = not flags or getattr(keywords.get("nargs"), "value", None) == "?"
-        flags += [text for text in names if isinstance(text, str) and text[:2] == "--"]
-        name = keywords.get("dest") or next(map(ast.Constant, flags), None)
-        if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
-            continue
-        key = name.value.lstrip("-").replace("-", "_")
-        unset = None if "required" in keywords else ast.copy_location(ast.Constant(None), call)
-        default = keywords.get("default", unset) if is_optional else None
-        if isinstance(default, ast.Constant) and isinstance(default.value, str) and kind:
-            default = ast.copy_location(ast.Call(kind, [default], []), default)
-        before = found.get(key)
-        is_same = key not in found or (
-            before is not None and default is not None and ast.dump(before) == ast.dump(default)
-        )
-        found[key] = default if is_same and "action" not in keywords else None
-    return found
 
 
 def _literals(tree: ast.Module) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""Functions, loops and branches of a Python program: what they change, elements, tested names."""
+"""Functions, options, loops and branches of a Python program: what they change, and elements."""
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 
@@ -31,6 +31,8 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 MAX_STARTS = 16
 """Maximum number of times that a loop's body is read if it may start a server."""
+_ACTIONS = frozenset({"action", "callback", "count", "flag_value", "is_flag", "multiple"})
+"""Keywords of options whose values are not their texts."""
 COPIES = frozenset({"replace", "_replace", "evolve", "model_copy"})
 """Functions that copy an object and set fields of the copy."""
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -230,6 +232,50 @@ def outside_name(node: ast.AST) -> str:
     """Return the name of an attribute of an object other than `self`; "" for other nodes."""
     name = node.attr if isinstance(node, ast.Attribute) else ""
     return "" if dotted(node) == f"self.{name}" else name
+
+
+def is_parsing(node: ast.AST | None) -> bool:
+    """True if an expression is a call of `parse_args` or `parse_known_args`."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("parse_args", "parse_known_args")
+    )
+
+
+def declared_options(
+    calls: Iterable[ast.AST], makers: Container[str]
+) -> dict[str, ast.expr | None]:
+    """Return the options of `argparse` or `click` calls with their defaults; None if unknown."""
+    found: dict[str, ast.expr | None] = {}
+    for call in calls:
+        if isinstance(call, ast.Call) and last_name(call.func) == "set_defaults":
+            found |= {keyword.arg: None for keyword in call.keywords if keyword.arg}
+        if not isinstance(call, ast.Call) or (maker := last_name(call.func)) not in makers:
+            continue
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+        names = [part.value for part in call.args if isinstance(part, ast.Constant)]
+        flags = [text for text in names if isinstance(text, str) and text[:1] != "-"]
+        kind = keywords.get("type")
+        is_optional = not flags or getattr(keywords.get("nargs"), "value", None) == "?"
+        if is_click := maker != "add_argument":
+            is_optional = maker == "option" or "default" in keywords
+        flags += [text for text in names if isinstance(text, str) and text[:2] == "--"]
+        name = keywords.get("dest") or next(map(ast.Constant, flags), None)
+        if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+            continue
+        key = name.value.lstrip("-").partition("/")[0].replace("-", "_")
+        unset = None if "required" in keywords else ast.copy_location(ast.Constant(None), call)
+        default = keywords.get("default", unset) if is_optional else None
+        kind = None if is_click and isinstance(kind, ast.Call) else kind  # such as `Choice([…])`
+        if isinstance(default, ast.Constant) and isinstance(default.value, str) and kind:
+            default = ast.copy_location(ast.Call(kind, [default], []), default)
+        before = found.get(key)
+        is_same = key not in found or (
+            before is not None and default is not None and ast.dump(before) == ast.dump(default)
+        )
+        found[key] = default if is_same and keywords.keys().isdisjoint(_ACTIONS) else None
+    return found
 
 
 def only_reads(node: AnyFunction) -> bool:

@@ -1152,3 +1152,79 @@ def start(c: Config):
 def test_a_copy_of_an_object_with_other_fields(case: tuple[str, str, str]) -> None:
     statement, use, expected = case
     assert shown(read(COPIED.replace("{}", statement).replace("<>", use))) == expected
+
+
+COMMAND = """\
+@cli.command()
+@click.option("--tp-size", {})
+def main(tp_size, **kwargs):
+    subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(tp_size)])
+<>
+"""
+
+
+@over(
+    [
+        ("default=8", "main()", "8"),
+        ("default='8', type=int", "cli()", "8"),
+        ("default='8', type=click.Choice(['8'])", "cli.add_command(main)", "8"),
+        ("'tp_size', default=8", "main(standalone_mode=False)", "8"),
+        ("'size', default=8", "main()", "?"),
+        ("default=8", "main(['--tp-size', '4'])", "?"),
+        ("default=8", "main(args=['--tp-size', '4'])", "?"),
+        ("default=8", "ctx.invoke(main, tp_size=4)", "?"),
+        ("default=8, callback=f", "main()", "?"),
+        ("required=True", "main()", "?"),
+        ("type=int", "main()", "?"),
+        ("default=lambda: 8", "main()", "?"),
+    ]
+)
+def test_the_options_of_a_click_command(case: tuple[str, str, str]) -> None:
+    option, use, expected = case
+    found = read(COMMAND.replace("{}", option).replace("<>", use))
+    assert shown(found) == f"--tp {expected}"
+    assert expected == "?" or found.words[-1].why == "the default of the option tp_size"
+
+
+def test_the_default_of_a_click_switch_or_argument() -> None:
+    for option in ('option("--x/--no-x", default=True)', 'argument("x", default=True)'):
+        start = "subprocess.run(['sglang', 'serve', '--model-path', 'm', '--x', str(x)])"
+        assert shown(read(f"@click.{option}\ndef main(x):\n    {start}\nmain()")) == "--x True"
+
+
+CLASSES = """\
+@dataclass
+class Args:
+    tp: int = field(default=2, metadata={"help": "x"})
+@dataclass
+class Data:
+    dp: int = 4
+def main():
+    parser = HfArgumentParser({})
+    <>
+    subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(args.tp)])
+"""
+
+
+@over(
+    [
+        ("Args", "args = parser.parse_args_into_dataclasses()[0]", "2"),
+        ("Args", "(args,) = parser.parse_args_into_dataclasses()", "2"),
+        ("[Data, Args]", "_, args = parser.parse_args_into_dataclasses()", "2"),
+        ("(Args,)", "args, _ = parser.parse_args_into_dataclasses(return_remaining=True)", "2"),
+        ("Args", "args = parser.parse_args_into_dataclasses(['--tp', '4'])[0]", "?"),
+        ("Other", "args = parser.parse_args_into_dataclasses()[0]", "?"),
+        ("(Other, Args)", "_, args = parser.parse_args_into_dataclasses()", "2"),
+    ]
+)
+def test_options_that_are_fields_of_classes(case: tuple[str, str, str]) -> None:
+    kinds, statement, expected = case
+    found = read(CLASSES.replace("{}", kinds).replace("<>", statement))
+    assert shown(found) == f"--tp {expected}"
+
+
+@over(["tyro.cli(main)", "CLI(main)", "fire.Fire(main)", "typer.run(main)"])
+def test_a_function_that_a_user_calls(use: str) -> None:
+    start = "subprocess.run(['sglang', 'serve', '--model-path', 'm', '--tp', str(tp)])"
+    found = read(f"def main(tp=2):\n    {start}\n{use}")
+    assert (shown(found), found.words[-1].why) == ("--tp 2", "the default of tp")
