@@ -236,9 +236,7 @@ class Definitions:
         """Return a function's parameters: objects of annotated classes; None for others."""
         found: dict[str, PythonValue | None] = dict.fromkeys(parameters(node))
         for part in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-            kind = part.annotation
-            name = kind.value if isinstance(kind, ast.Constant) else kind and dotted(kind)
-            if isinstance(name, str) and self._fields.get(name):
+            if self._fields.get(name := _kind_name(part.annotation)):
                 found[part.arg] = self._usual(name, part)
         return found
 
@@ -473,6 +471,18 @@ class Definitions:
         parts = (part for kind in dict.fromkeys(kin) for part in kind.body)
         found = [part for part in parts if isinstance(part, FUNCTIONS) and part.name == name]
         return found[0] if len(found) == 1 or (found and owner == "super") else None
+
+
+def _kind_name(node: ast.expr | None) -> str:
+    """Return the class in an annotation: `Config`, `"Config"`, `Optional[Config]`; "" for none."""
+    match node:
+        case ast.Constant(str(name)):
+            return name
+        case ast.BinOp(left=kind, right=ast.Constant(None)):
+            return _kind_name(kind)
+        case ast.Subscript(value=held, slice=kind) if last_name(held) in ("Annotated", "Optional"):
+            return _kind_name(kind.elts[0] if isinstance(kind, ast.Tuple) else kind)
+    return dotted(node) or "" if node else ""
 
 
 def called_name(call: ast.Call) -> str:

@@ -50,12 +50,15 @@ from speclaunch.deployments.sources.source_text import (
 _MAX_DEPTH = 40
 _FORMAT = lazy(r"(?P<literal>\{\{|\}\})|\{(?P<name>[^{}\n!:]*)(?P<how>[^{}\n]*)\}")
 _PERCENT = lazy(r"(?P<literal>%%)|%(?:\((?P<name>[^)\n]*)\))?(?P<how>[-#0 +\d.]*[a-zA-Z])")
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], int | float]] = {
     ast.Mult: operator.mul,
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.LShift: operator.lshift,
     ast.Pow: operator.pow,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
 }
 _MAX_NUMBER = 1 << 60
 _OPERATOR = lazy(r"[|&;]|[0-9]?[<>]")
@@ -107,6 +110,11 @@ class PythonEvaluator:
                 return self._first(node, depth)
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
                 return PythonText((self._piece(node, f"-{number}"),), -number, is_text=False)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                zero = ast.copy_location(ast.Constant(0), node)
+                return self._sum(
+                    ast.copy_location(ast.BinOp(zero, ast.Sub(), operand), node), depth
+                )
             case ast.Call():
                 return self._call(node, depth)
             case ast.ListComp() | ast.GeneratorExp():
@@ -273,7 +281,7 @@ class PythonEvaluator:
         if isinstance(node.op, ast.Mod) and isinstance(left, PythonText) and left.is_text:
             return self._percent(node, left, depth)
         if isinstance(node.op, ast.Div):
-            return path_of([left, right]) or self.unknown(node)
+            return path_of([left, right]) or self._number(node, left, right)
         if is_sum and (isinstance(left, PythonList) or isinstance(right, PythonList)):
             items, more = self.words(left, node.left), self.words(right, node.right)
             if isinstance(right, PythonText):  # the list was joined: a shell reads the text
@@ -288,12 +296,16 @@ class PythonEvaluator:
 
     def _number(self, node: ast.BinOp, left: PythonValue, right: PythonValue) -> PythonText:
         calculate = _ARITHMETIC.get(type(node.op))
-        first, other = (getattr(side, "constant", None) for side in (left, right))
-        if calculate is None or type(first) is not int or type(other) is not int:
+        constants: list[Any] = [getattr(side, "constant", None) for side in (left, right)]
+        first, other = constants
+        if calculate is None or not {type(first), type(other)} <= {int, float}:
             return self.unknown(node)
         is_large = isinstance(node.op, (ast.LShift, ast.Pow)) and other not in range(61)
-        value = None if is_large or abs(first) > _MAX_NUMBER else calculate(first, other)
-        if value is None or abs(value) > _MAX_NUMBER:
+        value = None
+        with suppress(TypeError, ArithmeticError):
+            is_large = is_large or not -_MAX_NUMBER <= first <= _MAX_NUMBER
+            value = None if is_large else calculate(first, other)
+        if value is None or not -_MAX_NUMBER <= value <= _MAX_NUMBER:
             return self.unknown(node)
         start, end = self.positions.span(node)
         text, note = str(value), note_of(left) or note_of(right)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -155,9 +155,11 @@ class Calls:
             return found
         word = url.field().word()
         _, *parts = word.text.split(":")
-        known = len(parts) == 2 and word.evaluated
-        texts = (parts[0][2:], parts[1]) if known else (word.text, word.text)
-        host, port = (replace(word, text=text, evaluated=known) for text in texts)
+        start = "".join(p.text for p in takewhile(lambda piece: not piece.unknown, url.pieces))
+        is_split, is_known = len(parts) == 2, start.count(":") > 1 or word.evaluated
+        texts = (parts[0][2:], parts[1]) if is_split else (word.text, word.text)
+        host = replace(word, text=texts[0], evaluated=is_split and is_known)
+        port = replace(word, text=texts[1], evaluated=is_split and word.evaluated)
         added = (Word("--host", word.place), host, Word("--port", word.place), port)
         return replace(found, added=added)
 

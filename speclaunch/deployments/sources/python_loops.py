@@ -308,14 +308,15 @@ def extends(method: AnyFunction | ast.ClassDef) -> bool:
 
 
 def returns_at_end(node: AnyFunction) -> bool:
-    """True if a function without decorators ends with a `return`, in a `with` or `try` or not."""
+    """True if a function that is only cached ends with a `return`, in a `with` or `try` or not."""
     last = node.body[-1]
     while isinstance(last, (ast.With, ast.AsyncWith, ast.Try)):
         handlers = last.handlers if isinstance(last, ast.Try) else []
         if not all(ends(handler.body[-1]) for handler in handlers):
             return False
         last = last.body[-1]
-    return isinstance(last, ast.Return) and not node.decorator_list
+    kept = {last_name(getattr(part, "func", part)) for part in node.decorator_list}
+    return isinstance(last, ast.Return) and kept <= {"cache", "lru_cache"}
 
 
 def ends(node: ast.stmt) -> bool:

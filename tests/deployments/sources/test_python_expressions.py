@@ -1228,3 +1228,67 @@ def test_a_function_that_a_user_calls(use: str) -> None:
     start = "subprocess.run(['sglang', 'serve', '--model-path', 'm', '--tp', str(tp)])"
     found = read(f"def main(tp=2):\n    {start}\n{use}")
     assert (shown(found), found.words[-1].why) == ("--tp 2", "the default of tp")
+
+
+@over(
+    [
+        ("a // 3", "2"),
+        ("a % 3", "2"),
+        ("a / 2", "4.0"),
+        ("int(a / 2)", "4"),
+        ("-(-a // 3)", "3"),
+        ("f * 2", "1.6"),
+        ("1 - f", "0.19999999999999996"),
+        ("max(1, a // 4)", "2"),
+        ("-a", "-8"),
+        ("a / 0", "?"),
+        ("a % 0.0", "?"),
+        ("2.0 ** 5000", "?"),
+        ("1e300 * a", "?"),
+        ("(0 - a) ** f", "?"),
+        ("unset // 2", "?"),
+        ("-unset", "?"),
+        ("True + a", "?"),
+    ]
+)
+def test_numbers_that_a_program_computes(case: tuple[str, str]) -> None:
+    for text in (f"str({case[0]})", f'f"{{{case[0]}}}"'):
+        found = read(
+            f'a = 8\nf = 0.8\nsubprocess.run(["sglang", "serve", "--model-path", "m", {text}])'
+        )
+        assert shown(found) == case[1]
+
+
+@over(
+    [
+        ("Optional[Config]", "2"),
+        ("Annotated[Config, 'x']", "2"),
+        ("Config | None", "2"),
+        ("'Config'", "2"),
+        ("list[Config]", "?"),
+        ("Config | Other", "?"),
+        ("Other", "?"),
+    ]
+)
+def test_annotations_that_name_a_class(case: tuple[str, str]) -> None:
+    text = f"""\
+@dataclass
+class Config:
+    tp: int = 2
+def start(config: {case[0]}):
+    subprocess.run(["sglang", "serve", "--model-path", "m", "--tp", str(config.tp)])
+"""
+    assert shown(read(text)) == f"--tp {case[1]}"
+
+
+@over(
+    [
+        ("@lru_cache\n", "2"),
+        ("@functools.lru_cache(maxsize=1)\n", "2"),
+        ("@override\n", "?"),
+        ("", "2"),
+    ]
+)
+def test_the_result_of_a_function_with_a_decorator(case: tuple[str, str]) -> None:
+    start = "subprocess.run(['sglang', 'serve', '--model-path', 'm', '--tp', str(size())])"
+    assert shown(read(f"{case[0]}def size():\n    return 2\n{start}")) == f"--tp {case[1]}"

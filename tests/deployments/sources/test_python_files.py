@@ -808,7 +808,8 @@ def added(found: Invocation) -> str:
     [
         ('"http://127.0.0.1:30000", 9', "--host 127.0.0.1 --port 30000"),
         ('timeout=9, base_url=f"http://0.0.0.0:{8000 + 1}"', "--host 0.0.0.0 --port 8001"),
-        ('f"http://127.0.0.1:{port}", 9', "--host ? --port ?"),
+        ('f"http://127.0.0.1:{port}", 9', "--host 127.0.0.1 --port ?"),
+        ('f"http://{host}:3", 9', "--host ? --port ?"),
         ("DEFAULT_URL_FOR_TEST, 9", "--host ? --port ?"),
         ('"url", 9', "--host ? --port ?"),
         ('"http://127.0.0.1:30000", 9, pd_separated=True', ""),
