@@ -10,14 +10,15 @@ from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
+from speclaunch.core import lazy
 from speclaunch.deployments.sources.effective_words import read_below
 from speclaunch.deployments.sources.interface import SERVER
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
-from speclaunch.deployments.sources.python_loops import assigned_once
+from speclaunch.deployments.sources.python_loops import FUNCTIONS, assigned_once, set_attributes
 from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.python_values import (
     CHANGES,
@@ -40,7 +41,8 @@ _FILE = "\0file"
 _MAX_DEPTH = 10
 _MAX_MODULES, _MAX_MODULE_BYTES, _MAX_PARENTS = 8, 100_000, 8
 """Limits: number and size of modules, and of parent folders that may be packages."""
-_Found = TypeVar("_Found")
+_MAKES_OPTIONS = lazy(r"(?i:config|settings|options|args|env)|^[A-Z]")
+"""Pattern of the names of functions that may make an object with options."""
 _UNCHANGED = frozenset({"Path", "str", "resolve", "absolute", "abspath", "realpath", "expanduser"})
 
 
@@ -157,6 +159,12 @@ class Imports:
     def __init__(self, tree: ast.Module, document: Document, positions: ProgramPositions) -> None:
         self.names: dict[str, PythonValue] = {}
         self.classes: dict[str, ast.ClassDef] = {}
+        self.functions, self.changed = (
+            dict[str, ast.FunctionDef | ast.AsyncFunctionDef](),
+            set[str](),
+        )
+        self.objects: dict[str, ast.Call] = {}
+        """Calls that make the objects in variables, such as `settings = Settings()`."""
         self._evaluator = PythonEvaluator(document, positions, self.names, lambda *_: None)
         self._modules: dict[str, bool] = {}
         parts = list(ast.walk(tree))
@@ -172,8 +180,8 @@ class Imports:
         for node, alias in ((part, alias) for part in statements for alias in part.names):
             local = alias.asname or alias.name
             if local.partition(".")[0] in uses and (full := self._module(node, file, alias.name)):
-                self.names |= _renamed(self.names, full, start + local)
-                self.classes |= _renamed(self.classes, full, start + local)
+                for held in (self.names, self.classes, self.functions, self.objects):
+                    held.update(_renamed(held, full, start + local))
                 found.append(local)
         return found
 
@@ -201,6 +209,7 @@ class Imports:
         """Add a module's constants and classes by full name, at the place of the import."""
         parts = [ast.copy_location(part, at) for part in ast.walk(tree)]
         self._evaluator.document.spend(1 + len(parts) // 20)
+        self.changed |= set(set_attributes(tree))
         body = [n for n in tree.body if isinstance(n, ast.ClassDef | ast.Assign | ast.AnnAssign)]
         uses = _uses([part for node in body for part in ast.walk(node)])
         imported = self._add(parts, file, uses | {alias.name for alias in at.names}, f"{file}.")
@@ -212,6 +221,7 @@ class Imports:
         changed = {dotted(p.value) for p in held if getattr(p, "attr", "pop") in CHANGES}
         folder = Path(self._evaluator.document.shown).parent
         note = f"the value in {os.path.relpath(file, folder)}"
+        self.functions |= {f"{file}.{n.name}": n for n in tree.body if isinstance(n, FUNCTIONS)}
         for node in body:
             if isinstance(node, ast.ClassDef):
                 self.classes[f"{file}.{node.name}"] = node
@@ -221,9 +231,10 @@ class Imports:
             if name in {*full.values()} - changed and node.value and not SERVER.search(text):
                 value = noted(self._evaluator.value(node.value), note)
                 self.names |= {} if getattr(value, "unknown", False) else {name: value}
+                self.objects |= {name: node.value} if isinstance(node.value, ast.Call) else {}
 
 
-def _renamed(found: Mapping[str, _Found], full: str, local: str) -> dict[str, _Found]:
+def _renamed(found: Mapping[str, Any], full: str, local: str) -> dict[str, Any]:
     """Return the values of a name and of its attributes under another name."""
     rests = {name: name.removeprefix(full) for name in found if name.startswith(full)}
     return {local + rest: found[name] for name, rest in rests.items() if rest[:1] in ("", ".")}
@@ -234,6 +245,6 @@ def _uses(parts: Sequence[ast.AST]) -> set[object]:
     names = Counter(part.id for part in parts if isinstance(part, ast.Name))
     calls = (part.func for part in parts if isinstance(part, ast.Call))
     functions = (dotted(node) or "" for node in calls if last_name(node)[:1].islower())
-    names -= Counter(name.partition(".")[0] for name in functions)
+    names -= Counter(f.partition(".")[0] for f in functions if not _MAKES_OPTIONS.search(f))
     kinds = (part.annotation for part in parts if isinstance(part, ast.arg))
     return {*names, *(kind.value for kind in kinds if isinstance(kind, ast.Constant))}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeGuard
 
+from speclaunch.deployments.sources.python_data import Imports
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
 from speclaunch.deployments.sources.python_loops import (
     COPIES,
@@ -15,6 +16,7 @@ from speclaunch.deployments.sources.python_loops import (
     MAX_STARTS,
     AnyFunction,
     Change,
+    altered,
     assigned_once,
     changes,
     declared_options,
@@ -41,16 +43,14 @@ from speclaunch.deployments.sources.python_values import (
 
 _PASSES_ON = frozenset({"bind", "remote", "spawn"})
 """Methods that call the preceding function or class with their arguments (Ray, Modal)."""
-_COMMANDS = frozenset({"Fire", "cli", "CLI", "auto_cli", "add_command"})
-"""Functions that call others with a user's arguments; also `typer.run`."""
+_COMMANDS = frozenset({"Fire", "cli", "CLI", "auto_cli", "add_command", "typer.run"})
+"""Functions that call others with a user's arguments."""
 _DECLARE = frozenset({"field", "ib", "attrib", "option", "argument"})
 _PARSERS = frozenset({"cli", "CLI", "parse", "entrypoint"})
 """Functions that make an object of a class from a user's arguments (tyro, jsonargparse, chz)."""
 _MAX_BASES = 5
 SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
 """Methods that set attributes before other methods run."""
-
-_Classes = Mapping[str, ast.ClassDef]
 
 
 class WaitingScope(NamedTuple):
@@ -63,20 +63,23 @@ class WaitingScope(NamedTuple):
 
 
 class Definitions:
-    """Definitions of a program and imported classes; `evaluator` returns the module's."""
+    """Definitions of a program and its imports; `evaluator` hides names from the module's."""
 
     def __init__(
-        self, tree: ast.Module, evaluator: Callable[[], PythonEvaluator], imported: _Classes
+        self,
+        tree: ast.Module,
+        evaluator: Callable[[dict[str, None]], PythonEvaluator],
+        nearby: Imports,
     ) -> None:
-        self._evaluator, self._document = evaluator, evaluator().document
+        self._evaluator, self._document = evaluator, evaluator({}).document
         blocks = (part.body for part in tree.body if isinstance(part, ast.With))
         body = [*tree.body, *chain.from_iterable(blocks)]
         own = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
-        self._classes = {**imported, **own}
+        self._classes = {**nearby.classes, **own}
         self._lineages = [self.lineage(node) for node in self._classes.values()]
         parts = ((node, part) for node in self._classes.values() for part in ast.walk(node))
         self._inside = {id(part): node for node, part in parts if isinstance(part, ast.Call)}
-        self._imported = {id(part) for node in imported.values() for part in node.body}
+        self._imported = {id(part) for node in nearby.classes.values() for part in node.body}
         once = assigned_once(tree)
         self.literals = once & set(_literals(tree))
         """Names that the module sets once, to a value that depends on no other."""
@@ -87,7 +90,7 @@ class Definitions:
         attributes = [part for part in ast.walk(tree) if isinstance(part, ast.Attribute)]
         self._mentioned = Counter(part.attr for part in attributes)
         self._used_outside = set(map(outside_name, attributes))
-        self._set_attributes = set(set_attributes(tree))
+        self._set_attributes = nearby.changed.union(set_attributes(tree))
         """Attributes that the program sets or changes for objects other than `self`."""
         self._options: dict[str, ast.expr | None] = declared_options(
             ast.walk(tree), {"add_argument"}
@@ -121,22 +124,31 @@ class Definitions:
                     self.changed_globals.setdefault(change, set()).add(id(function))
         self.passed: dict[int, list[dict[str, PythonValue]]] = {}
         """Known values of the parameters in each call that was read, by the call's `id`."""
-        self._sites, self._parsers = dict[str, list[ast.Call]](), list[ast.Call]()
+        self._sites: dict[str, list[ast.Call]] = {}
         self._uses = Counter(map(_used_name, ast.walk(tree)))
-        self._find_calls(tree)
+        self._find_calls(tree, nearby)
 
-    def _find_calls(self, tree: ast.Module) -> None:
-        names = set(self._names.values()) | self._fields.keys()
+    def _find_calls(self, tree: ast.Module, nearby: Imports) -> None:
+        nodes = [tree, *nearby.classes.values(), *nearby.functions.values()]
+        parts = [part for node in dict.fromkeys(nodes) for part in ast.walk(node)]
+        inner = [p for part in parts if isinstance(part, FUNCTIONS) for p in ast.walk(part)]
+        self._document.spend(1 + len(inner) // 5)
+        kept = (p for p in inner if isinstance(getattr(p, "ctx", p), (ast.Store, ast.arg)))
+        self._local = dict.fromkeys({*map(_used_name, kept)}.difference(dict(_parsed(parts))))
+        """Variables of any function, except those that hold parsed options."""
+        self._makers = {name: _made(function, "") for name, function in nearby.functions.items()}
+        """Calls whose results imported functions and class methods return, or None."""
+        for name, node in self._classes.items():
+            methods = (part for part in node.body if isinstance(part, FUNCTIONS))
+            self._makers |= {f"{name}.{part.name}": _made(part, name) for part in methods}
+        names = {"HfArgumentParser", *self._names.values(), *self._fields}
         commands: list[str] = []
-        for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and (name := called_name(call)) in names:
+        calls = [part for part in parts if isinstance(part, ast.Call)]
+        for call in (*calls, *nearby.objects.values()):
+            if (name := called_name(call)) in names:
                 self._sites.setdefault(name, []).append(call)
-            elif isinstance(call, ast.Call) and (
-                last_name(call.func) in _COMMANDS or dotted(call.func) == "typer.run"
-            ):
+            elif {last_name(call.func), dotted(call.func)} & _COMMANDS:
                 commands += [part.id for part in ast.walk(call) if isinstance(part, ast.Name)]
-            elif isinstance(call, ast.Call) and last_name(call.func) == "HfArgumentParser":
-                self._parsers.append(call)
         self._uses -= Counter(name for name in commands if name not in self._sites)
 
     def _inner_functions(
@@ -170,7 +182,7 @@ class Definitions:
         """Return the fields of a new object or the parsed options; None for other calls."""
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if last_name(node.func) in COPIES and node.keywords:
-            return _altered(node, depth, evaluator)
+            return altered(node, depth, evaluator)
         parsed = [kind for part in node.args if (kind := dotted(part) or "") in self._fields]
         if is_parsing(node):
             return self._parsed_from(node, depth, evaluator)
@@ -179,17 +191,21 @@ class Definitions:
         if last_name(node.func) in _PARSERS and len(parsed) == 1:
             return self._usual(parsed[0], node)
         if name not in self._fields:  # every option of `parse_argv` may be left out
-            is_open = last_name(node.func) != "parse_argv" or bool(node.args)
-            return None if is_open else PythonTable()
-        table = self._defaults(node, self._fields[name], f"{name}.", depth)
+            maker = dotted(node.func) or ""
+            made = self._makers.get(maker) if depth < _MAX_BASES else None
+            known = made and self.made_by(made, depth + 1, self._evaluator(self._local))
+            empty = (
+                PythonTable() if last_name(node.func) == "parse_argv" and not node.args else None
+            )
+            return noted(known, f"the result of `{maker}`") if known else empty
+        table = self._defaults(node, self._fields[name], f"{name.rpartition('.')[2]}.", depth)
         keywords, args = evaluator.keywords(node, depth), node.args
         is_open = any(isinstance(argument, ast.Starred) for argument in args)
-        pairs = [] if is_open else zip(self._fields.get(name, ()), args, strict=False)
-        for field, argument in pairs:
+        at = 0 if is_open else len(self._fields[name])
+        for field, argument in zip(self._fields[name], args[:at], strict=False):
             label = evaluator.label(argument, field)
             table.entries[field] = (label, evaluator.value(argument, depth + 1))
         table.entries |= keywords.entries
-        at = 0 if is_open else len(self._fields.get(name, ()))
         table.rest += keywords.rest + [evaluator.several(argument) for argument in args[at:]]
         for field in self._stored.get(name, set()) & table.entries.keys():
             table.entries[field] = (table.entries[field][0], evaluator.unknown(node))
@@ -197,9 +213,10 @@ class Definitions:
 
     def _parsed_objects(self, node: ast.Call, evaluator: PythonEvaluator) -> PythonValue:
         """Return the objects of `HfArgumentParser((Model, Data)).parse_args_into_dataclasses()`."""
-        if node.args or len(self._parsers) != 1:
+        parsers = self._sites.get("HfArgumentParser", [])
+        if node.args or len(parsers) != 1:
             return evaluator.unknown(node)
-        parts = chain.from_iterable(getattr(p, "elts", [p]) for p in self._parsers[0].args)
+        parts = chain.from_iterable(getattr(part, "elts", [part]) for part in parsers[0].args)
         values: list[PythonValue] = [self._usual(dotted(part) or "", node) for part in parts]
         values += [evaluator.unknown(node)] * len(node.keywords)  # the remaining strings
         return PythonList([evaluator.unknown(node)] * len(values), values=values)
@@ -216,15 +233,26 @@ class Definitions:
 
     def _objects(self, name: str) -> dict[str, PythonValue | None]:
         """Return the fields that the objects of a class share, or None; without calls, defaults."""
-        calls = self._sites.get(name) or [ast.Call(ast.Name(name), [], [])]
-        evaluator = self._evaluator()
-        made = [self.made_by(call, 0, evaluator) for call in calls]
+        names = [n for n, node in self._classes.items() if node is self._classes.get(name)]
+        calls = [call for other in names for call in self._sites.get(other, ())]
+        self._document.spend(1 + len(self._classes) // 20)
+        evaluator, default = self._evaluator(self._local), ast.Call(ast.Name(name), [], [])
+        made = [self.made_by(call, 0, evaluator) for call in calls or [default]]
+        tables = [table for table in made if isinstance(table, PythonTable)]
         found: dict[str, PythonValue | None] = {}
         for field in self._fields.get(name, ()):
-            tables = (table if isinstance(table, PythonTable) else PythonTable() for table in made)
             values = [table.item(field) for table in tables]
             is_same = all(plain(value) == plain(values[0]) for value in values)
             found[field] = values[0] if is_same else None
+        return found
+
+    def shared_objects(self, calls: Mapping[str, ast.Call]) -> dict[str, PythonValue]:
+        """Return the objects in variables of imported modules, unless others set a field."""
+        found: dict[str, PythonValue] = {}
+        for name, call in calls.items():
+            table = self.made_by(call, 0, self._evaluator({}))
+            if isinstance(table, PythonTable) and not self._set_attributes & table.entries.keys():
+                found[name] = noted(table, f"the value of `{name.rpartition('.')[2]}`")
         return found
 
     def attributes(self, node: ast.ClassDef) -> dict[str, PythonValue | None]:
@@ -242,7 +270,7 @@ class Definitions:
 
     def _usual(self, name: str, node: ast.AST) -> PythonTable:
         """Return an object of a class that may come from elsewhere: its values are assumptions."""
-        evaluator, table = self._evaluator(), PythonTable()
+        evaluator, table = self._evaluator({}), PythonTable()
         short = name.rpartition(".")[2]
         for field, value in self._objects(name).items():
             note = f"the value of `{short}.{field}` in the program"
@@ -257,7 +285,7 @@ class Definitions:
     def _assumed(self, value: PythonValue, note: str, node: ast.AST) -> PythonValue:
         """Return a value under an assumption; a dictionary that is empty by default is open."""
         if isinstance(value, PythonTable) and not value.entries:
-            return PythonTable(rest=[self._evaluator().several(node)])
+            return PythonTable(rest=[self._evaluator({}).several(node)])
         return noted(value, note)
 
     def hidden_attributes(self, nodes: Sequence[ast.stmt]) -> dict[ast.stmt, set[str]]:
@@ -283,12 +311,8 @@ class Definitions:
 
     def parsed(self, tree: ast.Module) -> Iterator[tuple[str, PythonTable]]:
         """Yield the variables that hold parsed options, in any function, with the defaults."""
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and is_parsing(node.value):
-                for target in node.targets:
-                    first = target.elts[0] if isinstance(target, ast.Tuple) else target
-                    if isinstance(first, ast.Name):
-                        yield first.id, self._options_table(node.value)
+        for name, node in _parsed(ast.walk(tree)):
+            yield name, self._options_table(node)
 
     def _options_table(self, node: ast.AST, depth: int = 0) -> PythonTable:
         """Return the defaults of the options that the program declares with `argparse`."""
@@ -309,7 +333,7 @@ class Definitions:
     def _defaults(
         self, node: ast.AST, fields: Mapping[str, ast.expr | None], owner: str, depth: int
     ) -> PythonTable:
-        evaluator, table = self._evaluator(), PythonTable()
+        evaluator, table = self._evaluator({}), PythonTable()
         for attribute, default in fields.items():
             value = evaluator.value(default, depth + 1) if default is not None else None
             if value is not None:
@@ -326,7 +350,7 @@ class Definitions:
         sites = self._sites.get(name, [])
         if not sites and name and not self._uses[name] and not self.is_inner(node):
             call = ast.copy_location(ast.Call(ast.Name(name), [], []), node)
-            found = self.bound(node, call, self._evaluator())
+            found = self.bound(node, call, self._evaluator({}))
             found.pop(node.args.kwarg.arg if node.args.kwarg else "", None)  # any caller's
             pairs = ((key, value, f"the default of {key}") for key, value in found.items())
             return {key: self._assumed(value, note, node) for key, value, note in pairs}
@@ -346,7 +370,7 @@ class Definitions:
         """Return the known parameter values of a function in one call."""
         if any(isinstance(argument, ast.Starred) for argument in call.args):
             return {}
-        declared, module = node.args, self._evaluator()
+        declared, module = node.args, self._evaluator({})
         if options := declared_options(
             node.decorator_list, _DECLARE
         ):  # `click` passes a user's arguments
@@ -370,8 +394,8 @@ class Definitions:
             del defaults[name]  # calls share this default, and each may change it
         names = {parameter.arg for parameter in (*named, *declared.kwonlyargs)}
         values = {name: module.value(value) for name, value in defaults.items()}
-        own = self._defaults(node, options, "the option ", 0)
-        table = own if options else evaluator.keywords(call)
+        table = evaluator.keywords(call)
+        table = self._defaults(node, options, "the option ", 0) if options else table
         values |= {name: value for name, (_, value) in table.entries.items() if name in names}
         keywords = [(keyword.arg, keyword.value) for keyword in call.keywords]
         for key, value in (*zip((p.arg for p in named), call.args, strict=False), *keywords):
@@ -485,6 +509,25 @@ def _kind_name(node: ast.expr | None) -> str:
     return dotted(node) or "" if node else ""
 
 
+def _parsed(parts: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the variables that hold parsed options, and the calls that parse them."""
+    for node in parts:
+        if isinstance(node, ast.Assign) and is_parsing(node.value):
+            for target in node.targets:
+                first = target.elts[0] if isinstance(target, ast.Tuple) else target
+                if isinstance(first, ast.Name):
+                    yield first.id, node.value
+
+
+def _made(node: AnyFunction, owner: str) -> ast.Call | None:
+    """Return the only call whose result a function returns, with `cls` as `owner`; else None."""
+    results = [part.value for part in ast.walk(node) if isinstance(part, ast.Return)]
+    made = results[0] if len(results) == 1 and isinstance(node.body[-1], ast.Return) else None
+    if isinstance(made, ast.Call) and called_name(made) == "self":
+        return ast.copy_location(ast.Call(ast.Name(owner), made.args, made.keywords), made)
+    return made if isinstance(made, ast.Call) else None
+
+
 def called_name(call: ast.Call) -> str:
     """Return the name of the called function or class: `f(…)`, `F.options(…).bind(…)`, `self.f`."""
     function = call.func
@@ -510,16 +553,6 @@ def _passed(
     if any(id(call) not in read for call in sites):
         return None
     return [known for call in sites for known in read[id(call)]]
-
-
-def _altered(node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonTable | None:
-    """Return the object that `replace(old, …)`, `old._replace(…)` or `model_copy` makes."""
-    held = node.args[0] if node.args else getattr(node.func, "value", node.func)
-    old, new = evaluator.value(held, depth + 1), evaluator.keywords(node, depth)
-    update = new.entries.pop("update", (None, new))[1]
-    if not isinstance(old, PythonTable) or not isinstance(update, PythonTable):
-        return None
-    return PythonTable(old.entries | update.entries, old.rest + update.rest)
 
 
 def _literals(tree: ast.Module) -> Iterator[str]:

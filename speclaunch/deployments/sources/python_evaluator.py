@@ -303,9 +303,8 @@ class PythonEvaluator:
         is_large = isinstance(node.op, (ast.LShift, ast.Pow)) and other not in range(61)
         value = None
         with suppress(TypeError, ArithmeticError):
-            is_large = is_large or not -_MAX_NUMBER <= first <= _MAX_NUMBER
-            value = None if is_large else calculate(first, other)
-        if value is None or not -_MAX_NUMBER <= value <= _MAX_NUMBER:
+            value = None if is_large or abs(first) > _MAX_NUMBER else calculate(first, other)
+        if value is None or abs(value) > _MAX_NUMBER:
             return self.unknown(node)
         start, end = self.positions.span(node)
         text, note = str(value), note_of(left) or note_of(right)

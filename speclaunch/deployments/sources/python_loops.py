@@ -217,6 +217,16 @@ def changed_parts(tree: ast.AST) -> Iterator[ast.expr]:
                 yield held
 
 
+def altered(node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonTable | None:
+    """Return the object that `replace(old, …)`, `old._replace(…)` or `model_copy` makes."""
+    held = node.args[0] if node.args else getattr(node.func, "value", node.func)
+    old, new = evaluator.value(held, depth + 1), evaluator.keywords(node, depth)
+    update = new.entries.pop("update", (None, new))[1]
+    if not isinstance(old, PythonTable) or not isinstance(update, PythonTable):
+        return None
+    return PythonTable(old.entries | update.entries, old.rest + update.rest)
+
+
 def set_attributes(tree: ast.AST) -> Iterator[str]:
     """Yield the attributes that a program sets or changes for objects other than `self`."""
     for part in changed_parts(tree):

@@ -85,7 +85,9 @@ class PythonProgram:
         nearby = Imports(tree, document, self.positions)
         self._constants: _Names = {**nearby.names}
         self._module: _Names = dict(self._constants)
-        self.definitions = Definitions(tree, lambda: self.evaluator(self._seen({})), nearby.classes)
+        self.definitions = Definitions(tree, lambda n: self.evaluator(self._seen({}) | n), nearby)
+        self._constants |= self.definitions.shared_objects(nearby.objects)
+        self._module |= self._constants
         module = _Scope(self, self._module, ScopeContents())
         module.run(tree.body)
         self._add(module.seen)
@@ -301,12 +303,10 @@ class _Scope:
                 self.run(node.body)
             case ast.Try():
                 self._try(node)
-            case ast.Assign():
+            case ast.Assign() | ast.AnnAssign() if node.value is not None:
                 self._calls(node.value)
-                self._assign(node.targets, node.value)
-            case ast.AnnAssign() if node.value is not None:
-                self._calls(node.value)
-                self._assign([node.target], node.value)
+                targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+                self._assign(targets, node.value)
             case ast.AugAssign():
                 self._calls(node.value)
                 made = ast.BinOp(node.target, node.op, node.value)
@@ -461,9 +461,8 @@ class _Scope:
                 continue
             self.names[name] = None
             if isinstance(value, PythonList):
-                self.names[name] = PythonList(
-                    [self._evaluator.several(decides)], made_in=self._where
-                )
+                items = [self._evaluator.several(decides)]
+                self.names[name] = PythonList(items, made_in=self._where)
 
     # -- values -------------------------------------------------------------------------
 

@@ -1292,3 +1292,33 @@ def start(config: {case[0]}):
 def test_the_result_of_a_function_with_a_decorator(case: tuple[str, str]) -> None:
     start = "subprocess.run(['sglang', 'serve', '--model-path', 'm', '--tp', str(size())])"
     assert shown(read(f"{case[0]}def size():\n    return 2\n{start}")) == f"--tp {case[1]}"
+
+
+@over(
+    [
+        ("port = 1", "s = start\ndef main(port):\n    Config(port=port)", "?"),
+        ("port = 1", "s = start\ndef main():\n    Config(port=port)", "1"),
+        ("port = 1", "s = start\nfor port in x:\n    Config(port=port)", "?"),
+        ("", "start(Config.make())", "4"),
+        ("", "start(Config.other())", "?"),
+        ("", "s = start\nConfig.make()", "?"),
+    ]
+)
+def test_an_object_that_a_function_makes(case: tuple[str, str, str]) -> None:
+    before, after, expected = case
+    text = f"""\
+{before}
+@dataclass
+class Config:
+    port: int
+    @classmethod
+    def make(cls):
+        return cls(port=4)
+    @classmethod
+    def other(cls, size=4):
+        return cls(size)
+def start(config: Config):
+    subprocess.run(["sglang", "serve", "--model-path", "m", "--port", str(config.port)])
+{after}
+"""
+    assert shown(read(text)) == f"--port {expected}"

@@ -1235,6 +1235,31 @@ class Config(Base):
     tp: int = field(default=4)
     dp: int | None = None
 """,
+    "settings.py": """\
+import os
+from functools import lru_cache
+class Settings(BaseSettings):
+    model: str = Field("org/m", env="MODEL")
+    tp: int = 2
+    port: int = 1
+settings = Settings(port=3)
+changed = Other()
+changed.x = 3
+@lru_cache
+def get_settings() -> Settings:
+    return Settings(port=int(os.getenv("PORT", "30000")))
+def load_settings(port):
+    return Settings(port=port)
+def either(x):
+    if x:
+        return Settings(tp=4)
+    return Settings()
+class Other:
+    x: int = 1
+    @classmethod
+    def from_env(cls):
+        return cls(x=int(os.environ.get("X", "4")))
+""",
     "managers.py": """\
 from .config.server import Base
 class Manager:
@@ -1269,6 +1294,14 @@ class Manager:
         ("from .constants import PORT\nPORT = free()", "str(PORT)", "?"),
         ("from .constants import absent", "absent", "?"),
         ("from ..app.constants import PORT", "str(PORT)", "30000"),
+        ("from .settings import settings as s", "s.model, str(s.tp), str(s.port)", "org/m 2 3"),
+        ("from . import settings", "str(settings.settings.port)", "3"),
+        ("from .settings import get_settings", "str(get_settings().port)", "30000"),
+        ("from .settings import load_settings\nport = 7", "str(load_settings(4).port)", "?"),
+        ("from .settings import either", "str(either(1).tp)", "?"),
+        ("from .settings import changed as c", "str(c.x)", "?"),
+        ("from .settings import Other", "str(Other.from_env().x)", "4"),
+        ("from .settings import settings as s\ndef f():\n    s.tp = 8", "str(s.tp)", "?"),
         ("from .broken import PORT", "str(PORT)", "?"),
         ("from .linked import PORT", "str(PORT)", "?"),
     ]
