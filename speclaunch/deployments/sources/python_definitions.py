@@ -48,6 +48,8 @@ _COMMANDS = frozenset({"Fire", "cli", "CLI", "auto_cli", "add_command", "typer.r
 _DECLARE = frozenset({"field", "ib", "attrib", "option", "argument"})
 _PARSERS = frozenset({"cli", "CLI", "parse", "entrypoint"})
 """Functions that make an object of a class from a user's arguments (tyro, jsonargparse, chz)."""
+_SHOWS = frozenset({"print", "show", "display", "log", "save", "dump", "write"})
+"""First words of the names of functions that only show their arguments."""
 _MAX_BASES = 5
 SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
 """Methods that set attributes before other methods run."""
@@ -89,12 +91,10 @@ class Definitions:
         """Fields of each class that its methods set."""
         attributes = [part for part in ast.walk(tree) if isinstance(part, ast.Attribute)]
         self._mentioned = Counter(part.attr for part in attributes)
-        self._used_outside = set(map(outside_name, attributes))
+        self._used_outside = {f"self.{outside_name(part)}" for part in attributes}
         self._set_attributes = nearby.changed.union(set_attributes(tree))
         """Attributes that the program sets or changes for objects other than `self`."""
-        self._options: dict[str, ast.expr | None] = declared_options(
-            ast.walk(tree), {"add_argument"}
-        )
+        self._options = declared_options(ast.walk(tree), {"add_argument"})
         self._names: dict[int, str] = {}
         """Name that callers of each function use, by its `id`; for `__init__`, the class's name."""
         for node in body:
@@ -296,8 +296,7 @@ class Definitions:
         later = [method for method in methods if method not in early]
         for method in early:  # it grows
             early += [m for m in later if f"self.{m.name}" in uses[method] and m not in early]
-        outside = {f"self.{name}" for name in self._used_outside}
-        late = outside.union(*(uses[method] for method in later))
+        late = self._used_outside.union(*(uses[method] for method in later))
         hidden = {f"self.{name}" for name in self._set_attributes}
         found: dict[ast.stmt, set[str]] = {method: {*hidden} for method in methods}
         for method in later:
@@ -468,7 +467,8 @@ class Definitions:
         """True if a call of a function by its name may change the arguments."""
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             return False
-        return call.func.id not in ignored and id(self.called(call)) not in self._harmless
+        name, is_harmless = call.func.id, id(self.called(call)) in self._harmless
+        return not (is_harmless or name in ignored or name.partition("_")[0] in _SHOWS)
 
     def lineage(self, node: ast.ClassDef, depth: int = 0) -> Sequence[ast.ClassDef]:
         """Return a class after its base classes in this program, nearest last."""

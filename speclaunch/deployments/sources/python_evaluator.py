@@ -108,13 +108,10 @@ class PythonEvaluator:
                 return self._either(node, depth)
             case ast.BoolOp():
                 return self._first(node, depth)
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
-                return PythonText((self._piece(node, f"-{number}"),), -number, is_text=False)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                zero = ast.copy_location(ast.Constant(0), node)
-                return self._sum(
-                    ast.copy_location(ast.BinOp(zero, ast.Sub(), operand), node), depth
-                )
+                sign = ast.copy_location(ast.Constant(-1), node)
+                product = ast.copy_location(ast.BinOp(sign, ast.Mult(), operand), node)
+                return self._sum(product, depth)
             case ast.Call():
                 return self._call(node, depth)
             case ast.ListComp() | ast.GeneratorExp():

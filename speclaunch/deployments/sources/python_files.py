@@ -156,10 +156,10 @@ class Calls:
         word = url.field().word()
         _, *parts = word.text.split(":")
         start = "".join(p.text for p in takewhile(lambda piece: not piece.unknown, url.pieces))
-        is_split, is_known = len(parts) == 2, start.count(":") > 1 or word.evaluated
-        texts = (parts[0][2:], parts[1]) if is_split else (word.text, word.text)
-        host = replace(word, text=texts[0], evaluated=is_split and is_known)
-        port = replace(word, text=texts[1], evaluated=is_split and word.evaluated)
+        known = len(parts) == 2 and start.count(":") > 1
+        texts = (parts[0][2:], parts[1]) if known else (word.text, word.text)
+        host, port = (replace(word, text=text, evaluated=known) for text in texts)
+        port = replace(port, evaluated=known and word.evaluated)
         added = (Word("--host", word.place), host, Word("--port", word.place), port)
         return replace(found, added=added)
 

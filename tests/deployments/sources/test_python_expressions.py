@@ -1241,6 +1241,7 @@ def test_a_function_that_a_user_calls(use: str) -> None:
         ("1 - f", "0.19999999999999996"),
         ("max(1, a // 4)", "2"),
         ("-a", "-8"),
+        ("-0.0", "-0.0"),
         ("a / 0", "?"),
         ("a % 0.0", "?"),
         ("2.0 ** 5000", "?"),
@@ -1322,3 +1323,11 @@ def start(config: Config):
 {after}
 """
     assert shown(read(text)) == f"--port {expected}"
+
+
+@over([("show(d)", "2"), ("display_panel(x, d)", "2"), ("logging_of(d)", "?"), ("fill(d)", "?")])
+def test_a_function_of_another_module_may_change_what_it_does_not_only_show(
+    case: tuple[str, str],
+) -> None:
+    start = "subprocess.run(['sglang', 'serve', '--model-path', 'm', str(d['tp'])])"
+    assert shown(read(f"d = {{'tp': 2}}\n{case[0]}\n{start}")) == case[1]
