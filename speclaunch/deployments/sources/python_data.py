@@ -42,7 +42,6 @@ _MAX_DEPTH = 10
 _MAX_MODULES, _MAX_MODULE_BYTES, _MAX_PARENTS = 8, 100_000, 8
 """Limits: number and size of modules, and of parent folders that may be packages."""
 _MAKES_OPTIONS = lazy(r"(?i:config|settings|options|args|env)|^[A-Z]")
-"""Pattern of the names of functions that may make an object with options."""
 _UNCHANGED = frozenset({"Path", "str", "resolve", "absolute", "abspath", "realpath", "expanduser"})
 
 

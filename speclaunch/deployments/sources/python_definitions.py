@@ -49,7 +49,6 @@ _DECLARE = frozenset({"field", "ib", "attrib", "option", "argument"})
 _PARSERS = frozenset({"cli", "CLI", "parse", "entrypoint"})
 """Functions that make an object of a class from a user's arguments (tyro, jsonargparse, chz)."""
 _SHOWS = frozenset({"print", "show", "display", "log", "save", "dump", "write"})
-"""First words of the names of functions that only show their arguments."""
 _MAX_BASES = 5
 SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
 """Methods that set attributes before other methods run."""
@@ -182,7 +181,7 @@ class Definitions:
         """Return the fields of a new object or the parsed options; None for other calls."""
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if last_name(node.func) in COPIES and node.keywords:
-            return altered(node, depth, evaluator)
+            return altered(node, evaluator, set().union(*self._stored.values()))
         parsed = [kind for part in node.args if (kind := dotted(part) or "") in self._fields]
         if is_parsing(node):
             return self._parsed_from(node, depth, evaluator)
@@ -218,7 +217,6 @@ class Definitions:
             return evaluator.unknown(node)
         parts = chain.from_iterable(getattr(part, "elts", [part]) for part in parsers[0].args)
         values: list[PythonValue] = [self._usual(dotted(part) or "", node) for part in parts]
-        values += [evaluator.unknown(node)] * len(node.keywords)  # the remaining strings
         return PythonList([evaluator.unknown(node)] * len(values), values=values)
 
     def _inherited(self, name: str, node: ast.ClassDef) -> dict[str, ast.expr | None]:
@@ -238,10 +236,9 @@ class Definitions:
         self._document.spend(1 + len(self._classes) // 20)
         evaluator, default = self._evaluator(self._local), ast.Call(ast.Name(name), [], [])
         made = [self.made_by(call, 0, evaluator) for call in calls or [default]]
-        tables = [table for table in made if isinstance(table, PythonTable)]
         found: dict[str, PythonValue | None] = {}
         for field in self._fields.get(name, ()):
-            values = [table.item(field) for table in tables]
+            values = [t.item(field) if isinstance(t, PythonTable) else None for t in made]
             is_same = all(plain(value) == plain(values[0]) for value in values)
             found[field] = values[0] if is_same else None
         return found

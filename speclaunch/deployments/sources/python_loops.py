@@ -32,9 +32,7 @@ NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 MAX_STARTS = 16
 """Maximum number of times that a loop's body is read if it may start a server."""
 _ACTIONS = frozenset({"action", "callback", "count", "flag_value", "is_flag", "multiple"})
-"""Keywords of options whose values are not their texts."""
 COPIES = frozenset({"replace", "_replace", "evolve", "model_copy"})
-"""Functions that copy an object and set fields of the copy."""
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
@@ -203,11 +201,9 @@ def changed_parts(tree: ast.AST) -> Iterator[ast.expr]:
     """Yield the variables and the parts of values that a program or a function changes."""
     for part in ast.walk(tree):
         match part:
-            case ast.Call(func=ast.Name(id="setattr"), args=[held, ast.Constant(str(key)), _]):
-                yield ast.Attribute(held, key)
-            case (
-                ast.AugAssign(target=held) | ast.Call(func=ast.Name(id="setattr"), args=[held, *_])
-            ):
+            case ast.Call(func=ast.Name(id="setattr"), args=[held, key, *_]):
+                yield ast.Attribute(held, getattr(key, "value", ""))
+            case ast.AugAssign(target=held):
                 yield held
             case ast.Subscript() | ast.Attribute() if not isinstance(part.ctx, ast.Load):
                 yield part
@@ -217,14 +213,15 @@ def changed_parts(tree: ast.AST) -> Iterator[ast.expr]:
                 yield held
 
 
-def altered(node: ast.Call, depth: int, evaluator: PythonEvaluator) -> PythonTable | None:
-    """Return the object that `replace(old, …)`, `old._replace(…)` or `model_copy` makes."""
+def altered(node: ast.Call, evaluator: PythonEvaluator, stored: set[str]) -> PythonTable | None:
+    """Return the object of `replace(old, …)` or `old.model_copy(…)`; methods may set `stored`."""
     held = node.args[0] if node.args else getattr(node.func, "value", node.func)
-    old, new = evaluator.value(held, depth + 1), evaluator.keywords(node, depth)
+    old, new = evaluator.value(held), evaluator.keywords(node)
     update = new.entries.pop("update", (None, new))[1]
     if not isinstance(old, PythonTable) or not isinstance(update, PythonTable):
         return None
-    return PythonTable(old.entries | update.entries, old.rest + update.rest)
+    entries = (old.entries | update.entries).items()
+    return PythonTable({n: e for n, e in entries if n not in stored}, old.rest + update.rest)
 
 
 def set_attributes(tree: ast.AST) -> Iterator[str]:
@@ -303,7 +300,7 @@ def _rooted(node: ast.expr) -> Change:
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         key = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", None)
         node = node.value
-    return dotted(node) or "", key if isinstance(key, str) else None
+    return dotted(node) or "", key if isinstance(key, str) and key else None
 
 
 def parameters(node: AnyFunction) -> set[str]:

@@ -1211,7 +1211,7 @@ def main():
         ("Args", "args = parser.parse_args_into_dataclasses()[0]", "2"),
         ("Args", "(args,) = parser.parse_args_into_dataclasses()", "2"),
         ("[Data, Args]", "_, args = parser.parse_args_into_dataclasses()", "2"),
-        ("(Args,)", "args, _ = parser.parse_args_into_dataclasses(return_remaining=True)", "2"),
+        ("(Args,)", "args, _ = parser.parse_args_into_dataclasses(return_remaining=True)", "?"),
         ("Args", "args = parser.parse_args_into_dataclasses(['--tp', '4'])[0]", "?"),
         ("Other", "args = parser.parse_args_into_dataclasses()[0]", "?"),
         ("(Other, Args)", "_, args = parser.parse_args_into_dataclasses()", "2"),
