@@ -46,7 +46,7 @@ from speclaunch.deployments.sources.source_text import (
     joined,
     starts_a_program,
 )
-from speclaunch.deployments.sources.units import LANGUAGES, in_shell
+from speclaunch.deployments.sources.units import in_shell
 from speclaunch.deployments.sources.wrappers import ELSEWHERE, DocumentShells
 
 
@@ -138,18 +138,18 @@ _MENTIONS = lazy(
 _IMPORTS = lazy(r"(?:[ \t]*(?:#[^\n]*)?\n){0,50}(?:import[ \t]+\w|from[ \t]+[\w.]+[ \t]+import\b)")
 """Pattern of a Python program's beginning, in a block that declares a shell or no language."""
 _SESSIONS = frozenset({"console", "shell-session", "shellsession", "sh-session", "bash-session"})
-_TEXTS = (
-    *("", "terminal", "text", "txt", "plain", "plaintext", "none", "cmd", "command"),
-    *("commandline", "output", "ini", "systemd", "service", "conf", *LANGUAGES),
-)
 _KINDS = {
     **dict.fromkeys(("bash", "sh", "shell", "zsh"), BlockKind.SCRIPT),
-    **dict.fromkeys((*_TEXTS, *_SESSIONS), BlockKind.TEXT),
     **dict.fromkeys(("yaml", "yml", "json", "jsonc"), BlockKind.YAML),
     **dict.fromkeys(("python", "py", "python3"), BlockKind.PYTHON),
     **dict.fromkeys(("dockerfile", "docker", "containerfile"), BlockKind.DOCKERFILE),
 }
-"""Block kinds by the language of a fence or directive. Blocks in other languages are not read."""
+"""Block kinds by the language of a fence or directive; TEXT for others (shellscript, compose)."""
+_UNREAD = frozenset(
+    ["c", "cpp", "cs", "csharp", "diff", "go", "hcl", "html", "java", "javascript", "js", "kotlin",
+     "patch", "php", "ruby", "rust", "sql", "swift", "terraform", "toml", "ts", "typescript", "xml"]
+)  # fmt: skip
+"""Languages that are not read, unless the block begins as a shell script."""
 _MYST = frozenset({"code-block", "code", "code-cell", "sourcecode"})
 
 
@@ -227,7 +227,7 @@ class _Lines:
         yield from self._code(language, text, start)
 
     def _code(self, language: str, text: str, start: int) -> Iterator[Block]:
-        kind = _KINDS.get(language)
+        kind = _KINDS.get(language, None if language in _UNREAD else BlockKind.TEXT)
         if kind in (None, BlockKind.PYTHON) and _SHELL.match(text):
             kind = BlockKind.TEXT
         if kind in (BlockKind.SCRIPT, BlockKind.TEXT):

@@ -64,6 +64,7 @@ def test_each_form_of_a_command(form: str) -> None:
         ("javascript", f"#start it\n{COMMAND}\n"),
         ("python", f'import os\n"""\n{COMMAND}\n"""\n'),
         ("rust", f"fn main() {{\n// {COMMAND}\n}}\n"),
+        ("shellscript", f"python -m venv env\n{COMMAND}\n"),
     ]
 )
 def test_a_shell_block_marked_as_another_language(case: tuple[str, str]) -> None:
@@ -163,7 +164,7 @@ POD = (
 DOCKER = f"FROM lmsysorg/sglang:v0.5.9\nENV TP=2\nCMD {SERVER} --model-path a/b --tp $TP\n"
 
 
-@pytest.mark.parametrize("language", ["yaml", "yml", "YAML", ""])
+@pytest.mark.parametrize("language", ["yaml", "yml", "YAML", "", "docker-compose"])
 @pytest.mark.parametrize("text", [COMPOSE, POD], ids=["compose", "Kubernetes"])
 @pytest.mark.parametrize("indent", ["", "   ", "> "])
 def test_fenced_manifests(language: str, text: str, indent: str) -> None:
