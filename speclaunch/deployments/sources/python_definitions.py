@@ -132,8 +132,8 @@ class Definitions:
         parts = [part for node in dict.fromkeys(nodes) for part in ast.walk(node)]
         inner = [p for part in parts if isinstance(part, FUNCTIONS) for p in ast.walk(part)]
         self._document.spend(1 + len(inner) // 5)
-        kept = (p for p in inner if isinstance(getattr(p, "ctx", p), (ast.Store, ast.arg)))
-        self._local = dict.fromkeys({*map(_used_name, kept)}.difference(dict(_parsed(parts))))
+        local = (p for p in inner if isinstance(getattr(p, "ctx", p), (ast.Store, ast.arg)))
+        self._local = dict.fromkeys({*map(_used_name, local)}.difference(dict(_parsed(parts))))
         """Variables of any function, except those that hold parsed options."""
         self._makers = {name: _made(function, "") for name, function in nearby.functions.items()}
         """Calls whose results imported functions and class methods return, or None."""

@@ -322,8 +322,8 @@ def returns_at_end(node: AnyFunction) -> bool:
         if not all(ends(handler.body[-1]) for handler in handlers):
             return False
         last = last.body[-1]
-    kept = {last_name(getattr(part, "func", part)) for part in node.decorator_list}
-    return isinstance(last, ast.Return) and kept <= {"cache", "lru_cache"}
+    decorators = {last_name(getattr(part, "func", part)) for part in node.decorator_list}
+    return isinstance(last, ast.Return) and decorators <= {"cache", "lru_cache"}
 
 
 def ends(node: ast.stmt) -> bool:
