@@ -306,6 +306,7 @@ class _Launches:
     def _scope(self, seen: ScopeContents) -> Iterator[Invocation]:
         listings: dict[int, tuple[PythonList, bool]] = {}
         texts: dict[int, tuple[PythonText, bool]] = {}
+        tables: dict[int, PythonTable] = {}  # by id; a table may hold another twice
 
         def offer(value: PythonValue, complete: bool) -> None:
             if isinstance(value, PythonList):
@@ -314,7 +315,8 @@ class _Launches:
             elif isinstance(value, PythonText) and value.is_text:
                 known = texts.get(id(value.pieces), (value, False))[1]
                 texts[id(value.pieces)] = (value, known or complete)
-            elif isinstance(value, PythonTable):
+            elif isinstance(value, PythonTable) and id(value) not in tables:
+                tables[id(value)] = value
                 for _, item in value.entries.values():
                     offer(item, False)
 

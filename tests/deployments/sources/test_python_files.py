@@ -398,8 +398,11 @@ def test_a_directory_with_programs(tmp_path: Path) -> None:
         + "g({})\n'sglang serve'",
         "".join(["def g():\n", *(f" a{n} = 1\n def f{n}():\n  pass\n" for n in range(9000))])
         + "'sglang serve'",
+        "a0 = {}\n"
+        + "".join(f"a{n + 1} = {{'l': a{n}, 'r': a{n}}}\n" for n in range(60))
+        + "'sglang serve'",
     ],
-    ids=range(16),
+    ids=range(17),
 )
 def test_hostile_programs_are_bounded(text: str) -> None:
     start = time.monotonic()
