@@ -485,8 +485,13 @@ def neighbor(scope: ShellScope, field: Field) -> ConfigFile | None:
 
 def sourced(scope: ShellScope, node: Simple, fields: Sequence[Field]) -> tuple[Script, str] | None:
     """Return the script that `source` reads, all with its place, and a note; None if unreadable."""
-    is_source = fields[0].text in ("source", ".") and len(fields) == 2
-    found = neighbor(scope, fields[1]) if is_source else None
+    if fields[0].text not in ("source", ".") or len(fields) != 2:
+        return None
+    path, note = fields[1], "read from {}"
+    if path.text.startswith("/") and not path.unknown:  # of the machine that the script is for
+        own = f"${{0%/*}}/{posixpath.basename(path.text)}"
+        path, note = Field((replace(path.pieces[0], text=own),)), f"{note} as {path.text}"
+    found = neighbor(scope, path)
     if found is None or found.text is None:
         return None
     text, document = found.text, node.span.source.document
@@ -495,7 +500,7 @@ def sourced(scope: ShellScope, node: Simple, fields: Sequence[Field]) -> tuple[S
     document.spend(1000)
     where = [node.span.source.offset(node.span.start)] * len(text)
     with suppress(InputError):
-        return parse(SourceText(document, text, where)), f"read from {found.shown}"
+        return parse(SourceText(document, text, where)), note.format(found.shown)
     return None
 
 

@@ -64,6 +64,7 @@ READ = [
     ("load() { source ./c.env; }\nload", "4"),
     ("source ./c.env\nTP=${TP:-8}", "4"),
     ("TP=\nsource ./c.env\nTP=${TP:-8}", "4"),
+    ("source /workspace/scripts/c.env", "4"),
     ("source ./c.env; TP=$M", "big"),
     ("M=small; source ./c.env; TP=$M", "small"),
     (f'{D}source "$D/lib/x.sh"', "5"),
@@ -91,6 +92,7 @@ UNREAD = [
     "cd $X; source c.env",
     "[ -n $X ] && D=/x/\nsource ${D}c.env",
     "source c.env 1",
+    "source /workspace/no.env",
     'bash -c \'source "$(dirname "$0")/c.env"\'',
 ]
 
