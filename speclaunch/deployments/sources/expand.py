@@ -61,6 +61,8 @@ _RELATIONS = {"==": "-eq", "!=": "-ne", "<=": "-le", ">=": "-ge", "<": "-lt", ">
 _OPTION = lazy(r"--[A-Za-z][\w-]*")
 _FILE_TEST = lazy(r"(\[\n|test\n)?(!\n)?-([efrs])\n[^\n]+?(?:\n\])?")
 _MAGIC = lazy(r"[*?[]")
+_CLASS = lazy(r"\[!?(?:\w(?!-)|\d-\d|[._])+\]")
+"""Pattern of a bracket expression that is the same in every locale."""
 _MAX_ROUNDS = 16
 """Maximum number of items of a loop whose body is read for each item."""
 _HOME = "`~` is the home directory of the user who runs it"
@@ -474,7 +476,7 @@ class Expander:
             if isinstance(pieces, list) or not self.assume(pieces):
                 return None
             text = "".join(piece.text for piece in present(pieces))
-            if not part.quoted and ("[" in text or "(" in text):
+            if not part.quoted and ("[" in _CLASS.sub("", text) or "(" in text):
                 return None
             found += _MAGIC.sub(r"[\g<0>]", text) if part.quoted else text
         return found

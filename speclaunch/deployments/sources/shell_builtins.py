@@ -237,7 +237,7 @@ _QUIET = frozenset({"true", "false", ":", "[", "test", "return", "break", "conti
 _PROGRAM = lazy(r"\w[\w.+-]*\Z")
 _FORMAT = lazy(r"(?:[^%\\]|\\n|%[sd])*")
 _NUMBER = lazy(r"0|[1-9][0-9]{0,17}")
-_CUT = lazy(r"cut -d ?(.) ?-f ?([1-9])|awk (?:-F ?([^\s\\]) )?\{ ?print \$([1-9]);? ?\}")
+_CUT = lazy(r"cut -d ?(.) ?-f ?([1-9])|awk (?:-F ?([^\s\\]) )?\{ ?print (\$[1-9]|NF);? ?\}")
 _SIGN = lazy(r"[^\\[-]|\\n")
 _SED = lazy(r"sed s([/|#,])((?:(?!\1)[\w :@%=/,#-])+)\1((?:(?!\1)[\w :@%=/,#-])*)\1(g?)")
 
@@ -357,10 +357,12 @@ def _filtered(words: list[str], text: str) -> str | None:  # noqa: PLR0911
         return line.replace(found[2], found[3], -1 if found[4] else 1) + "\n"
     if (found := _CUT.fullmatch(command)) is None or "\n" in line:
         return None
-    columns, number = line.split(found[1] or found[3]), int(found[2] or found[4])
+    columns, column = line.split(found[1] or found[3]), (found[2] or found[4]).removeprefix("$")
     if found[1] and len(columns) == 1:
         return text
-    return "".join(columns[number - 1 : number]) + "\n"
+    if column == "NF":
+        return f"{len(columns) if line else 0}\n"
+    return "".join(columns[int(column) - 1 : int(column)]) + "\n"
 
 
 def _seq(arguments: list[str], most: int) -> str | None:

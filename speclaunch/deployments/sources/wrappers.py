@@ -70,6 +70,8 @@ For these models, `sglang serve` starts a different server (0.5.23
 multimodal_gen/runtime/server_args).
 """
 _ASSIGNMENT = lazy(r"[A-Za-z_][A-Za-z0-9_.]*=")
+_PROGRAM = lazy(r"\$[{(]?\w*sglang\w*[)}]?", re.IGNORECASE)
+"""Pattern of a variable that is named after the program, such as `$SGLANG_BIN`."""
 _NEXT = lazy(r",(?=[A-Za-z_]\w*=)")
 """Pattern of a comma between two assignments of Apptainer's `--env`."""
 _CLEAN = frozenset({"-e", "--cleanenv", "-C", "--containall"})
@@ -158,7 +160,7 @@ def find_program(tokens: Sequence[Field]) -> ServerProgram | None:  # noqa: PLR0
         if text.endswith("sglang/launch_server.py"):
             start = _interpreter(texts, index)
             return ServerProgram(InvocationKind.LAUNCH_SERVER, start, index + 1)
-        if base(text) == "sglang" and follows == "serve":
+        if follows == "serve" and (base(text) == "sglang" or _PROGRAM.fullmatch(text)):
             return ServerProgram(InvocationKind.SERVE, index, index + 2)
         if base(text) == VLLM and follows == "serve":
             return ServerProgram(InvocationKind.VLLM, index, index + 2)
