@@ -227,6 +227,8 @@ class Expander:
         if part.name in self.scope.passed:
             return self.unknown(part, source, f"`{part.name}` comes from outside this file")
         value = self.scope.get(part.name)
+        if value is not None and value.why == expansions.BY_KEY:
+            part, value = expansions.by_key(self.scope, part, value)
         if value is not None and value.why is not None:
             return self.unknown(part, source, f"`${part.name}`: {value.why}", inside=True)
         if part.prefix == "!":

@@ -37,6 +37,10 @@ MAX_TEXT = 1 << 16
 _SLICE = lazy(r"\s*(-?[0-9]{1,9})?\s*(?::\s*(-?[0-9]{1,9})\s*)?\Z")
 _QUOTED = lazy(r'"[^"@]*"\Z')
 
+BY_KEY = "its elements are set by key"
+"""Why an associative array is unknown. Its elements are pseudo-variables: ``NAME[key]``."""
+_KEY = lazy(r"[\"']?(\$\{?)?(\w[\w.:/@+-]*)\}?[\"']?")
+
 Result: TypeAlias = tuple[WordPiece, ...] | list[Field]
 """Expansion of a part: text, or several fields (an array)."""
 
@@ -55,6 +59,25 @@ class WordExpander(Protocol):
     ) -> tuple[WordPiece, ...]: ...
     def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]: ...
     def chosen(self, part: Parameter, source: SourceText, value: Value) -> Result: ...
+
+
+def by_key(scope: ShellScope, part: Parameter, array: Value) -> tuple[Parameter, Value]:
+    """Return the element of an associative array and `part` without its key, if both are known."""
+    found = _KEY.fullmatch(part.index or "")
+    key, note = found[2] if found else "", None
+    if found and found[1]:
+        number = int(key) if key.isdecimal() else 0
+        fields = (scope.positional or ())[number - 1 : number] if number else ()
+        held = scope.get(key)
+        pieces = present(fields[0].pieces if fields else (held and held.pieces) or ())
+        if any(piece.unknown or piece.condition for piece in pieces):
+            return part, array
+        key = "".join(piece.text for piece in pieces)
+        note = next((piece.note for piece in pieces if piece.note), None)
+    element = scope.get(f"{part.name}[{key}]")
+    if element is None:
+        return part, array
+    return replace(part, index=None), element.noted(note) if note else element
 
 
 def expand_parameter(  # noqa: PLR0911

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from speclaunch.core import InputError, lazy
 from speclaunch.deployments.sources.effective_words import NO_FILE, allowed_roots, read_below
 from speclaunch.deployments.sources.expand import Expander
-from speclaunch.deployments.sources.expansions import INTEGER, MAX_TEXT, MAX_WORDS
+from speclaunch.deployments.sources.expansions import BY_KEY, INTEGER, MAX_TEXT, MAX_WORDS
 from speclaunch.deployments.sources.fields import Field, ShellScope, Value, from_argument, present
 from speclaunch.deployments.sources.interface import SERVER, ConfigFile
 from speclaunch.deployments.sources.parser import DECLARING, parse
@@ -21,8 +21,10 @@ from speclaunch.deployments.sources.shell_syntax import (
     Assignment,
     Compound,
     Function,
+    Literal,
     Node,
     Script,
+    ShellWord,
     Simple,
 )
 from speclaunch.deployments.sources.source_text import SourceSpan, SourceText, WordPiece
@@ -33,6 +35,7 @@ Assigned = tuple[str, Value, bool]
 _READING = frozenset({"read", "mapfile", "readarray", "getopts"})
 _ONE_BY_ONE = "its elements are set individually"
 _ELEMENT = lazy(r"\[[^]\s]*\]=")
+_BY_KEY = lazy(r"\[([\"']?)(\w[\w.:/@+-]*)\1\]=")
 _BRACES = lazy(r"[^\"'({]*(?<!\$)\{[^\"'}]*(?:,|\.\.)")
 _UNTIL_END = lazy(r"""\s\(?["']?--["']?\s*\)\s*(?:shift[\s;]+)?break\b""")
 _ASSIGNED = lazy(r"(?:^|[\s;&(])([A-Za-z_]\w*)\+?=")
@@ -48,7 +51,10 @@ def assign(
     """Evaluate and return an assignment; set its variable unless `temporary` (before a command)."""
     scope = expander.scope
     before = scope.get(assignment.name)
-    value = _value(expander, assignment, before)
+    if assignment.index is not None and before is not None and before.why == BY_KEY:
+        value = _put_element(expander, assignment)
+    else:
+        value = _value(expander, assignment, before)
     if exported is None:
         exported = scope.export_all or (before is not None and before.exported)
     value = replace(value, exported=exported or temporary)
@@ -92,6 +98,51 @@ def _value(expander: Expander, assignment: Assignment, before: Value | None) -> 
             return Value(assignment.span, why=f"it is longer than {MAX_TEXT} characters")
         return Value(assignment.span, pieces)
     return Value(written.span, pieces)
+
+
+def _put_element(expander: Expander, assignment: Assignment) -> Value:
+    """Set an element of an associative array, and return the array's value."""
+    scope, name, written = expander.scope, assignment.name, assignment.value
+    key = _BY_KEY.fullmatch(f"[{assignment.index}]=")
+    if key is not None and not assignment.append and isinstance(written, ShellWord):
+        scope.set(f"{name}[{key[2]}]", Value(written.span, expander.text(written)))
+        return Value(assignment.span, why=BY_KEY)
+    for other in _elements(expander, name):
+        scope.set(other, Value(assignment.span, why=_ONE_BY_ONE))
+    return Value(assignment.span, why=_ONE_BY_ONE)
+
+
+def _elements(expander: Expander, name: str) -> list[str]:
+    """Return the pseudo-variables of an associative array's elements."""
+    expander.document.spend(len(expander.scope.variables) // 5)
+    return [other for other in expander.scope.variables if other.startswith(f"{name}[")]
+
+
+def _by_key(expander: Expander, span: SourceSpan, name: str, words: Sequence[ShellWord]) -> None:
+    """Make `name` an associative array with the elements ``[key]=value``."""
+    elements: list[tuple[str, Value]] = []
+    for word in words:
+        key = _BY_KEY.match(word.span.text)
+        if key is None:
+            return
+        start = word.start + key.end()
+        ends = [*(part.start for part in word.parts[1:]), word.end]
+        parts = tuple(
+            replace(part, text=part.text[start - part.start :], start=start)
+            if isinstance(part, Literal) and part.start < start
+            else part
+            for part, end in zip(word.parts, ends, strict=True)
+            if end > start
+        )
+        value = ShellWord(parts, word.source, start, word.end)
+        elements.append((key[2], Value(value.span, expander.text(value))))
+    scope = expander.scope
+    expander.document.spend(len(elements))
+    for other in _elements(expander, name):
+        scope.set(other, None)
+    for key_text, element in elements[:MAX_WORDS]:
+        scope.set(f"{name}[{key_text}]", element)
+    scope.set(name, Value(span, why=BY_KEY))
 
 
 def builtin(  # noqa: PLR0912
@@ -197,6 +248,13 @@ def _declare(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[
         target = "".join(piece.text for piece in held.pieces or ()) if kind == "n" else ""
         for other in (name, target) if target.isidentifier() else (name,):
             scope.set(other, Value(held.span, exported=held.exported, why=why))
+    if any(o[0] == "-" and "A" in o for o in options) and not (kind or scope.locals):
+        names = [field.text for field in fields[1:] if scope.get(field.text) is None]
+        for name in filter(str.isidentifier, names):
+            _by_key(expander, node.span, name, ())
+        for one in node.declared:
+            if isinstance(one.value, tuple):
+                _by_key(expander, node.span, one.name, one.value)
     for field in fields[1:]:
         value = scope.get(field.text)
         if value is not None and (exports or "-n" in options):

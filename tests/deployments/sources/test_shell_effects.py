@@ -63,6 +63,16 @@ UNKNOWN = [
     'set -- ${#A[@]} 4\nTP=2\nfor TP in "$@"; do x; done',
     "if a; then TP=7; fi\nif b; then TP=7; fi",
     "for i in a b; do if [ -d $i ]; then TP=7; fi; done",
+    "declare -A T=([a]=2)\nT[$Z]=4\nTP=${T[a]}",
+    "declare -A T=([a]=2)\nTP=${T[b]}",
+    "declare -A T=([a]=2)\n[ -d /x ] && T[a]=4\nTP=${T[a]}",
+    "declare -A T=([a]=2)\nT[a]+=4\nTP=${T[a]}",
+    "declare -A T=([a]=2)\nunset 'T[a]'\nTP=${T[a]}",
+    "declare -A T=([a]=2)\nT=([a]=4)\nTP=${T[a]}",
+    "declare -A T=([a]=2)\nTP=${T[$Z]}",
+    "f() { local -A T=([a]=2); }\nf\nTP=${T[a]}",
+    "declare -A T=([$Z]=2 [a]=4)\nTP=${T[a]}",
+    "declare -Ai T=([a]=2+2)\nTP=${T[a]}",
 ]
 
 
@@ -105,6 +115,11 @@ KNOWN = [
     ("IFS=, read -ra A <<< 1,2\nB='4 5'\nfor b in $B; do TP=$b; done", "5"),
     ("A=(7 8)\nfor i in \"${!A[@]}\"; do TP=$i${A[$i]}; done", "18"),
     ("f() { case $1 in a) TP=2;; *) TP=4;; esac; }\nf a", "2"),
+    ("declare -A T=([a]=2 [b-1]=4)\nK=b-1\nTP=${T[$K]}", "4"),
+    ("declare -A T\nT[a]=2\nT[b]=4\nTP=${T[b]}", "4"),
+    ('declare -A T=(["a"]="2")\nf() { TP="${T[$1]}"; }\nf a', "2"),
+    ("declare -A T=([a]=2)\ndeclare -A T\nTP=${T[a]:-4}", "2"),
+    ("declare -A T=([a]=2)\nunset T\ndeclare -A T=([a]=4)\nTP=${T[a]}", "4"),
 ]  # fmt: skip
 
 
