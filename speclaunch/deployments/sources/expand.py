@@ -216,6 +216,9 @@ class Expander:
         return (WordPiece(body.text, body.source, body.start, exact=redirect.operator == "<<"),)
 
     def _parameter(self, part: Parameter, source: SourceText) -> Result:  # noqa: PLR0911
+        if outer := _of_outer_script(part, source):
+            found = self.unknown(part, source, str(outer.unknown), inside=outer.inside)
+            return (replace(found[0], condition=outer.condition),)
         if part.name in ("@", "*") or part.name.isdigit():
             return self._positional(part, source)
         if part.name == "#" and not (part.prefix or part.operator or source.outer):
@@ -250,8 +253,6 @@ class Expander:
 
     def unset(self, part: Parameter, source: SourceText) -> tuple[WordPiece, ...]:
         """Return an unknown value for a variable that the file does not set."""
-        if outer := _of_outer_script(part, source):
-            return self.unknown(part, source, str(outer.unknown), inside=outer.inside)
         why = f"`{part.name}` is not set in this file"
         if self.scope.sourced:
             why += f" (it reads {', '.join(self.scope.sourced[:3])})"

@@ -417,3 +417,14 @@ def test_the_server_of_a_function_in_a_substitution() -> None:
     found = shell(f"start() {{ {SERVER} --port $1 & echo $!; }}\nPID=$(start 30000)\n").words
     assert [word.text for word in found] == ["--port", "30000"]
     assert [w.text for w in shell(f"C=$(cat <<E\n{SERVER} --a b\nE\n)\n$C\n").words] == ["--a", "b"]
+
+
+def test_an_evaluated_text_contains_its_unknown_part_once() -> None:
+    script = (
+        f'c="docker run"\n[ -n "$E" ] && c="$E $c"\nc="$c img {SERVER} --tp 1"\n'
+        '[ -n "${A:-}" ] && c="$c --api-key $A"\neval "$c"\n'
+    )
+    *known, flag, key = shell(script).words
+    assert [word.text for word in known] == ["--tp", "1"]
+    assert (flag.text, key.evaluated) == ("--api-key", False)
+    assert key.condition == flag.condition is not None

@@ -138,7 +138,7 @@ def test_a_unit_in_a_document() -> None:
 
 
 def test_a_script_that_writes_a_unit() -> None:
-    text = f"cat > x.service <<EOF\n{UNIT}EOF\nEnvironment=A=1 sglang serve m --tp 2\n"
+    text = f"cat > x.service <<'EOF'\n{UNIT}EOF\nEnvironment=A=1 sglang serve m --tp 2\n"
     unit, later = read_text(text, "x.sh").invocations
     assert texts(unit) == texts(only(read_text(UNIT, "x.service")))
     assert env(unit)["OTHER"] == "value two" and env(later) == {"Environment": "A=1"}
