@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -325,11 +324,12 @@ def _shown(plan: Plan, name: str) -> str:
 
 def _ranks(commands: Sequence[Plan]) -> Iterator[tuple[Plan, Verdict]]:
     ranks = [plan.value_or_none(RANK) for plan in commands]
-    counted = Counter(rank for rank in ranks if rank is not None)
-    for rank, count in counted.items():
-        if count < 2:
+    for rank in dict.fromkeys(rank for rank in ranks if rank is not None):
+        first, *others = [plan for plan, own in zip(commands, ranks, strict=True) if own == rank]
+        elsewhere = (other for other in others if other.request.place != first.request.place)
+        second = next(elsewhere, None)  # the passes of a loop may run one after another
+        if second is None:
             continue
-        first, second = [plan for plan, own in zip(commands, ranks, strict=True) if own == rank][:2]
         if not second.request.values.keys() & {RANK} and not first.request.values.keys() & {RANK}:
             continue  # one command for all hosts; the platform sets the rank
         yield (

@@ -370,8 +370,9 @@ class _Reader(ReadingBuilder):
         if first is stage.entrypoint and stage.cmd is not None:
             cmd_form = self._form(stage.cmd)
             words += cmd_form.words if cmd_form is not None else _in_shell(stage.cmd)
-        elif first is stage.entrypoint:
-            words.append(_run_arguments(first))
+        is_complete = any(word.text == "serve" or word.text.startswith("--m") for word in words)
+        if not is_complete or (first is stage.entrypoint and stage.cmd is None):
+            words.append(_run_arguments(first))  # without a model, the image is to be completed
         self._exec(words, stage, stage.at_run())
 
     def _form(self, found: Instruction) -> ExecForm | None:

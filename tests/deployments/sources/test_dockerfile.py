@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from speclaunch.core.errors import InputError
 from speclaunch.deployments.sources.files import read_text
 from speclaunch.deployments.sources.interface import Invocation, Reading
+from speclaunch.deployments.sources.requests import from_invocation
 from speclaunch.deployments.sources.source_text import is_dockerfile
+from speclaunch.engine import load
 from tests.support.deployments.sources.helpers import SERVER, at, env, only, slices, texts
 from tests.support.loops import rows
 
@@ -60,13 +62,22 @@ def test_an_entrypoint_that_runs_its_words_is_given_a_shell_form_as_a_script() -
     assert texts(found) == ["--tp", "2"]
 
 
+def test_an_image_without_a_model_is_completed_when_it_runs() -> None:
+    for form in ('ENTRYPOINT {}\nCMD ["--tp", "2"]', "CMD {}"):
+        found = docker(FROM + form.format(json.dumps([*SERVER.split(), "--port", "1"])) + "\n")
+        assert not from_invocation(found, "x", load("0.5.23")).problems, form
+        assert found.words[-1].text == "$@" and not found.words[-1].evaluated
+
+
 def test_lines_go_on_behind_comments_and_empty_lines() -> None:
     text = f"{FROM}CMD {SERVER} \\\n  # one\n\n  --tp 2 \\  \n# two\n  --port 1\nEXPOSE 1\n"
     found = docker(text)
     assert texts(found) == ["--tp", "2", "--port", "1"]
     assert [at(word) for word in found.words] == [(5, 3), (5, 8), (7, 3), (7, 10)]
-    text = f'{FROM}CMD ["python3", "-m", \\\n # one\n "sglang.launch_server", \\\n "--tp", "2"]\n'
-    assert [at(word) for word in docker(text).words] == [(5, 3), (5, 11)]
+    text = (
+        f'{FROM}CMD ["python3", "-m", \\\n # one\n "sglang.launch_server", \\\n "--model", "m"]\n'
+    )
+    assert [at(word) for word in docker(text).words] == [(5, 3), (5, 14)]
 
 
 def test_another_escape_character() -> None:
@@ -97,8 +108,8 @@ def test_an_exec_form_starts_no_shell() -> None:
 
 
 def test_a_list_that_is_not_json_is_told() -> None:
-    reading = read(f'{FROM}CMD ["python3", "-m", "sglang.launch_server", "--tp", "2",]\n')
-    assert texts(reading.invocations[0]) == ["--tp", "2"]
+    reading = read(f'{FROM}CMD ["python3", "-m", "sglang.launch_server", "--model", "m",]\n')
+    assert texts(reading.invocations[0]) == ["--model", "m"]
     assert "is not JSON" in reading.misread[0].message
 
 
