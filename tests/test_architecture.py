@@ -23,7 +23,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "shim" not in path.pa
 
 LIBRARIES = ("core", "engine", "deployments", "checks", "serving", "measure", "app")
 """From the lowest: a library imports those before it, through their front doors."""
-MOST_LINES, MOST_MODULES = 132_000, 418
+MOST_LINES, MOST_MODULES = 132_100, 418
 """Only a commit that says why raises them."""
 HEAVY = {"torch", "transformers", "sglang", "numpy", "vllm", "triton", "nvidia"}
 

@@ -21,7 +21,6 @@ from speclaunch.deployments.sources.shell_syntax import (
     Assignment,
     Compound,
     Function,
-    Literal,
     Node,
     Script,
     ShellWord,
@@ -120,28 +119,18 @@ def _elements(expander: Expander, name: str) -> list[str]:
 
 def _by_key(expander: Expander, span: SourceSpan, name: str, words: Sequence[ShellWord]) -> None:
     """Make `name` an associative array with the elements ``[key]=value``."""
-    elements: list[tuple[str, Value]] = []
-    for word in words:
-        key = _BY_KEY.match(word.span.text)
-        if key is None:
-            return
-        start = word.start + key.end()
-        ends = [*(part.start for part in word.parts[1:]), word.end]
-        parts = tuple(
-            replace(part, text=part.text[start - part.start :], start=start)
-            if isinstance(part, Literal) and part.start < start
-            else part
-            for part, end in zip(word.parts, ends, strict=True)
-            if end > start
-        )
-        value = ShellWord(parts, word.source, start, word.end)
-        elements.append((key[2], Value(value.span, expander.text(value))))
     scope = expander.scope
-    expander.document.spend(len(elements))
+    keys = [key[2] for word in words if (key := _BY_KEY.match(word.span.text))]
+    if len(keys) < len(words):
+        return
     for other in _elements(expander, name):
         scope.set(other, None)
-    for key_text, element in elements[:MAX_WORDS]:
-        scope.set(f"{name}[{key_text}]", element)
+    for key_text, word in zip(keys, words, strict=True):
+        cut, pieces = len(f"[{key_text}]="), list(expander.text(word))
+        while pieces and cut >= len(pieces[0].text):
+            cut -= len(pieces.pop(0).text)
+        rest = (*(piece.slice(cut, len(piece.text)) for piece in pieces[:1]), *pieces[1:])
+        scope.set(f"{name}[{key_text}]", Value(word.span, rest))
     scope.set(name, Value(span, why=BY_KEY))
 
 
