@@ -277,6 +277,7 @@ class Expander:
             return self.unset(part, source)
         if part.index not in (None, "0", "@", "*"):
             return self.unknown(part, source, f"element {part.index} is unknown")
+        self.document.spend(sum(len(piece.text) for piece in value.pieces) // 100)
         return _taken(value.pieces, value.span)
 
     def _joined(

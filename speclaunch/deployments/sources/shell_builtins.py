@@ -335,7 +335,9 @@ def put(expander: Expander, node: Simple, fields: Sequence[Field]) -> None:
         piece = WordPiece(found or "", source, start, exact=False, note=note)
         pieces = None if found is None else (piece,)
     known = None if pieces is None else (*before.pieces, *pieces)
-    expander.scope.set(OUTPUT, replace(before, pieces=known))
+    size = sum(len(piece.text) for piece in known or ())
+    expander.document.spend(len(known or ()) + size // 100)
+    expander.scope.set(OUTPUT, replace(before, pieces=known if size <= MAX_TEXT else None))
 
 
 def _given(expander: Expander, node: Simple) -> tuple[WordPiece, ...] | None:
@@ -381,7 +383,7 @@ def _formatted(form: str, words: Sequence[str]) -> str | None:
     filled = [*words, *[""] * (rounds * len(slots) - len(words))] if slots else []
     pairs = zip(slots * rounds, filled, strict=True)
     is_known = all(slot == "%s" or _NUMBER.fullmatch(word) for slot, word in pairs)
-    if not is_known or not _FORMAT.fullmatch(form):
+    if not is_known or not _FORMAT.fullmatch(form) or len(form) * rounds > MAX_TEXT:
         return None
     return form.replace("%d", "%s").replace("\\n", "\n") * rounds % tuple(filled)
 
@@ -536,10 +538,10 @@ def sourced(scope: ShellScope, node: Simple, fields: Sequence[Field]) -> tuple[S
     """Return the script that `source` reads, all with its place, and a note; None if unreadable."""
     if fields[0].text not in ("source", ".") or len(fields) != 2:
         return None
-    path, note = fields[1], "read from {}"
+    path, moved = fields[1], ""
     if path.text.startswith("/") and not path.unknown:  # of the machine that the script is for
         own = f"${{0%/*}}/{posixpath.basename(path.text)}"
-        path, note = Field((replace(path.pieces[0], text=own),)), f"{note} as {path.text}"
+        path, moved = Field((replace(path.pieces[0], text=own),)), f" as {path.text}"
     found = neighbor(scope, path)
     if found is None or found.text is None:
         return None
@@ -549,7 +551,7 @@ def sourced(scope: ShellScope, node: Simple, fields: Sequence[Field]) -> tuple[S
     document.spend(1000)
     where = [node.span.source.offset(node.span.start)] * len(text)
     with suppress(InputError):
-        return parse(SourceText(document, text, where)), note.format(found.shown)
+        return parse(SourceText(document, text, where)), f"read from {found.shown}{moved}"
     return None
 
 

@@ -43,6 +43,13 @@ SCRIPTS = {
     "doubling arrays": "A=(x)\n" + 'A=("${A[@]}" "${A[@]}")\n' * 60 + SERVER,
     "appending": "A=\n" + "A+=' --x'\n" * 30_000 + SERVER,
     "conditional appending": "A=()\n" + "if x; then A+=(a b c d); fi\n" * 5_000 + SERVER,
+    "long values": "A=" + "a" * 60_000 + "\nx " + "$A " * 4_000 + SERVER,
+    "printing": "X=$(printf '%s" + "a" * 60_000 + "' {1..4000})" + SERVER,
+    "printing in loops": "X=$("
+    + "for i in {1..16}; do for j in {1..16}; do for k in {1..16}; do printf '%s' "
+    + "a" * 5_000
+    + "; done; done; done)"
+    + SERVER,
     "functions": "f0() { python -m sglang.launch_server; }\n"
     + "".join(f"f{i}() {{ f{i - 1}; f{i - 1}; }}\n" for i in range(1, 40))
     + "f39\n",

@@ -64,7 +64,7 @@ READ = [
     ("load() { source ./c.env; }\nload", "4"),
     ("source ./c.env\nTP=${TP:-8}", "4"),
     ("TP=\nsource ./c.env\nTP=${TP:-8}", "4"),
-    ("source /workspace/scripts/c.env", "4"),
+    ("source '/work{x}space/scripts/c.env'", "4"),
     ("source ./c.env; TP=$M", "big"),
     ("M=small; source ./c.env; TP=$M", "small"),
     (f'{D}source "$D/lib/x.sh"', "5"),
