@@ -41,8 +41,8 @@ LIMITS = {
     "--version": (30_000, 36),
     "--help": (52_900, 94),
     "explain": (103_400, 158),
-    "script": (1_160_000, 2_140),
-    "recipe": (1_398_000, 2_620),
+    "script": (1_180_000, 2_150),
+    "recipe": (1_418_000, 2_630),
 }
 """The most bytes of bytecode of speclaunch that a command loads, and functions that it creates.
 

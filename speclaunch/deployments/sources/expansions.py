@@ -38,7 +38,7 @@ _SLICE = lazy(r"\s*(-?[0-9]{1,9})?\s*(?::\s*(-?[0-9]{1,9})\s*)?\Z")
 _QUOTED = lazy(r'"[^"@]*"\Z')
 
 BY_KEY = "its elements are set by key"
-"""Why an associative array is unknown. Its elements are pseudo-variables: ``NAME[key]``."""
+"""Reason why an associative array is unknown. Its elements are pseudo-variables: ``NAME[key]``."""
 _KEY = lazy(r"[\"']?(\$\{?)?(\w[\w.:/@+-]*)\}?[\"']?")
 
 Result: TypeAlias = tuple[WordPiece, ...] | list[Field]

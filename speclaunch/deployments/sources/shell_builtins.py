@@ -191,7 +191,7 @@ def _read(expander: Expander, node: Simple, texts: Sequence[str]) -> None:
 
 def _input(expander: Expander, node: Simple, by_line: bool) -> tuple[WordPiece, ...] | None:
     """Return the words or lines of the input of `read` or `mapfile`; None if unknown."""
-    pieces = _given(expander, node) or ()
+    pieces = _piped(expander, node) or ()
     text = "".join(piece.text for piece in pieces).removesuffix("\n")
     with expander.scope.isolated():
         for assignment in node.assignments:
@@ -241,9 +241,9 @@ def _declare(expander: Expander, node: Simple, fields: Sequence[Field]) -> list[
         names = [field.text for field in fields[1:] if scope.get(field.text) is None]
         for name in filter(str.isidentifier, names):
             _by_key(expander, node.span, name, ())
-        for one in node.declared:
-            if isinstance(one.value, tuple):
-                _by_key(expander, node.span, one.name, one.value)
+        for declared in node.declared:
+            if isinstance(declared.value, tuple):
+                _by_key(expander, node.span, declared.name, declared.value)
     for field in fields[1:]:
         value = scope.get(field.text)
         if value is not None and (exports or "-n" in options):
@@ -324,11 +324,11 @@ def put(expander: Expander, node: Simple, fields: Sequence[Field]) -> None:
     if before is None or before.pieces is None:
         return
     shown = [field for field in fields if present(field.pieces) or not field.pieces]
-    texts, given = [field.text for field in shown], _given(expander, node)
-    every = [*(piece for field in shown for piece in field.pieces), *present(given or ())]
-    pieces = given if texts == ["cat"] else None
+    texts, piped = [field.text for field in shown], _piped(expander, node)
+    every = [*(piece for field in shown for piece in field.pieces), *present(piped or ())]
+    pieces = piped if texts == ["cat"] else None
     if pieces is None and not any(piece.unknown or piece.condition for piece in every):
-        text = "".join(piece.text for piece in present(given)) if given is not None else None
+        text = "".join(piece.text for piece in present(piped)) if piped is not None else None
         found = _output(texts, text)
         note = next((piece.note for piece in every if piece.note), None)
         source, start = before.span.source, before.span.start
@@ -340,9 +340,9 @@ def put(expander: Expander, node: Simple, fields: Sequence[Field]) -> None:
     expander.scope.set(OUTPUT, replace(before, pieces=known if size <= MAX_TEXT else None))
 
 
-def _given(expander: Expander, node: Simple) -> tuple[WordPiece, ...] | None:
+def _piped(expander: Expander, node: Simple) -> tuple[WordPiece, ...] | None:
     """Return the input of a command in `$( … )`; None if unknown."""
-    here = next((one for one in node.redirects if one.operator[0] == "<"), None)
+    here = next((found for found in node.redirects if found.operator[0] == "<"), None)
     if here is None:
         held = expander.scope.get(INPUT)
         return held.pieces if held is not None else None

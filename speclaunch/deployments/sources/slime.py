@@ -242,7 +242,7 @@ def starts_engines(words: Sequence[Field]) -> bool:
     """True if words are a trainer's. `--sglang-url` of another program is no such option."""
     flags = [word.text.partition("=")[0] for word in words if is_engines(word.text)]
     names = [bare(flag).strip("-").replace("-", "_").removeprefix("no_") for flag in flags]
-    passed = [name for name in names if name == "tp" or not any(x.startswith(name) for x in OWN)]
+    passed = [n for n in names if n in ("tp", "tp_size") or not any(x.startswith(n) for x in OWN)]
     known = [name for name in passed if any(x.startswith(name) for x in released_names())]
     return bool(flags) and (
         any(word.text.endswith(("train.py", "train_async.py")) for word in words)
