@@ -128,10 +128,8 @@ def _is_task(root: yaml.Node) -> bool:
 # -- Compose: the services that start servers
 
 _READ_OF_SERVICES = frozenset({"image", "entrypoint", "command", "environment", "env_file"})
-_ENV_LINE = lazy(
-    r"(?m)^(?:export )?((?!\w*(?:TOKEN|KEY|SECRET|PASS))[A-Za-z_]\w*)=([\"']?)(.+?)\2[ \t]*\r?$"
-)
-_OPEN = lazy(r"[\"'$\\#]")
+_ENV_LINE = lazy(r"(?m)^(?:export )?([A-Za-z_]\w*)=([^\n]+)")
+_SECRET = lazy(r"TOKEN|KEY|SECRET|PASS")
 _ENV_FILE = "the variables in that file are not read"
 
 
@@ -182,7 +180,12 @@ def _variables_in(file: str | None, node: yaml.Node, document: Document) -> Env:
     found: Env = {}
     text = read_below(file or ".", [Path(document.shown).parent]).text or ""
     document.spend(10 + len(text) // 20)
-    for name, _, value in _ENV_LINE.findall(text):
+    for name, written in _ENV_LINE.findall(text):
+        value = written.strip()
+        if len(value) > 1 and value[0] in "\"'" and value[0] == value[-1]:
+            value = value[1:-1]
+        if not value or _SECRET.search(name):
+            continue
         why = f"`{name}` is set in {file}"
         is_plain = not set("\"'$\\#") & set(value)
         (piece,) = text_at(value, node, document).pieces

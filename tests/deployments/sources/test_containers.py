@@ -57,7 +57,8 @@ services:
 
 
 FILES = {
-    ".env": "# x\nMODEL=org/m\nexport TP=\"4\"\nMORE='--dp 2'\nODD=a$B\nAPI_KEY=secret\nEMPTY=\nTAG=v0.5.6\r\n",
+    ".env": "# x\nMODEL=org/m\nexport TP=\"4\"\nMORE='--dp 2'\nODD=a$B\nAPI_KEY=secret\nEMPTY=\nTAG=v0.5.6\r\n"
+    + f"WIDE=x{' ' * 200_000}y\n",  # the work must not be quadratic
     "one.env": "MODEL=org/one\nDP=3\n",
     "two.env": "MODEL=org/two\n",
 }
