@@ -81,14 +81,14 @@ def test_other_forms_below_a_directory_are_read(tmp_path: Path, name: str, text:
     assert [word.text for word in found.invocations[0].words] == ["--tp", "two"]
 
 
-DOCKER = 'FROM lmsysorg/sglang\nCMD ["python3", "-m", "sglang.launch_server", "--tp", "two"]\n'
+DOCKER = 'FROM lmsysorg/sglang\nCMD ["python3", "-m", "sglang.launch_server", "--model", "m"]\n'
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "app.dockerfile", "Dockerfile.cu126"])
 def test_dockerfiles_below_a_directory_are_read(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(DOCKER)
     (found,) = collect([str(tmp_path)])
-    assert [word.text for word in found.invocations[0].words] == ["--tp", "two"]
+    assert [word.text for word in found.invocations[0].words] == ["--model", "m"]
 
 
 @pytest.mark.parametrize(
