@@ -230,12 +230,12 @@ def image_in(
     node = keys.get("image")
     if not isinstance(node, yaml.ScalarNode) or nodes.text(node) is None:
         return None
+    return image_of(node, document, env)
+
+
+def image_of(node: yaml.ScalarNode, document: Document, env: Mapping[str, Field] = _NO_ENV) -> str:
+    """Return the image of a container, with values filled in for Compose's variables."""
     return interpolated(nodes.source(node, document), env).text
-
-
-def image_of(node: yaml.ScalarNode, document: Document) -> str:
-    """Return the image of a container, with defaults filled in for Compose's variables."""
-    return interpolated(nodes.source(node, document)).text
 
 
 def image_program(keys: Mapping[str, yaml.Node], program: str, document: Document) -> list[Field]:

@@ -35,7 +35,7 @@ from speclaunch.deployments.sources.source_text import (
     SourceText,
     WordPiece,
 )
-from speclaunch.deployments.sources.wrappers import Wrapping
+from speclaunch.deployments.sources.wrappers import MODULES, Wrapping
 
 _INSTRUCTION = lazy(r"[ \t]*(?:ONBUILD[ \t]+)?([A-Za-z]+)(?=[ \t\\`]|\Z)", re.IGNORECASE)
 _DIRECTIVE = lazy(r"#[ \t]*(\w+)[ \t]*=[ \t]*(\S+)[ \t]*")
@@ -370,9 +370,11 @@ class _Reader(ReadingBuilder):
         if first is stage.entrypoint and stage.cmd is not None:
             cmd_form = self._form(stage.cmd)
             words += cmd_form.words if cmd_form is not None else _in_shell(stage.cmd)
-        is_complete = any(word.text == "serve" or word.text.startswith("--m") for word in words)
-        if not is_complete or (first is stage.entrypoint and stage.cmd is None):
-            words.append(_run_arguments(first))  # without a model, the image is to be completed
+        texts = [word.text for word in words]
+        has_model = any(text.startswith(("--model", "--config")) for text in texts)
+        is_incomplete = not (has_model or MODULES.keys().isdisjoint(texts))
+        if is_incomplete or (first is stage.entrypoint and stage.cmd is None):
+            words.append(_run_arguments(first))
         self._exec(words, stage, stage.at_run())
 
     def _form(self, found: Instruction) -> ExecForm | None:
@@ -446,7 +448,7 @@ def _echoed(source: SourceText) -> Iterator[tuple[str, SourceText]]:
 
 
 def _run_arguments(found: Instruction) -> Field:
-    """Return a placeholder for the arguments of ``docker run`` if there is no ``CMD``."""
+    """Return a placeholder for the arguments of ``docker run``."""
     start, end = _stripped(found.rest)
     why = "the arguments of `docker run`"
     piece = WordPiece("$@", found.rest, max(end - 1, start), True, False, why)

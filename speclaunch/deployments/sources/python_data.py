@@ -18,7 +18,12 @@ from speclaunch.core import lazy
 from speclaunch.deployments.sources.effective_words import read_below
 from speclaunch.deployments.sources.interface import SERVER
 from speclaunch.deployments.sources.python_evaluator import PythonEvaluator
-from speclaunch.deployments.sources.python_loops import FUNCTIONS, assigned_once, set_attributes
+from speclaunch.deployments.sources.python_loops import (
+    FUNCTIONS,
+    AnyFunction,
+    assigned_once,
+    set_attributes,
+)
 from speclaunch.deployments.sources.python_strings import ProgramPositions
 from speclaunch.deployments.sources.python_values import (
     CHANGES,
@@ -42,6 +47,7 @@ _MAX_DEPTH = 10
 _MAX_MODULES, _MAX_MODULE_BYTES, _MAX_PARENTS = 8, 100_000, 8
 """Limits: number and size of modules, and of parent folders that may be packages."""
 _MAKES_OPTIONS = lazy(r"(?i:config|settings|options|args|env)|^[A-Z]")
+"""Pattern of a function that may make a program's options; others' modules are not read."""
 _UNCHANGED = frozenset({"Path", "str", "resolve", "absolute", "abspath", "realpath", "expanduser"})
 
 
@@ -158,10 +164,9 @@ class Imports:
     def __init__(self, tree: ast.Module, document: Document, positions: ProgramPositions) -> None:
         self.names: dict[str, PythonValue] = {}
         self.classes: dict[str, ast.ClassDef] = {}
-        self.functions, self.changed = (
-            dict[str, ast.FunctionDef | ast.AsyncFunctionDef](),
-            set[str](),
-        )
+        self.functions: dict[str, AnyFunction] = {}
+        self.changed: set[str] = set()
+        """Attributes that the modules set or change for objects other than `self`."""
         self.objects: dict[str, ast.Call] = {}
         """Calls that make the objects in variables, such as `settings = Settings()`."""
         self._evaluator = PythonEvaluator(document, positions, self.names, lambda *_: None)

@@ -49,6 +49,7 @@ _DECLARE = frozenset({"field", "ib", "attrib", "option", "argument"})
 _PARSERS = frozenset({"cli", "CLI", "parse", "entrypoint"})
 """Functions that make an object of a class from a user's arguments (tyro, jsonargparse, chz)."""
 _SHOWS = frozenset({"print", "show", "display", "log", "save", "dump", "write"})
+"""First words of functions that are taken to change none of their arguments."""
 _MAX_BASES = 5
 SET_UPS = frozenset({"__init__", "setup", "setupclass", "setup_class", "setup_method"})
 """Methods that set attributes before other methods run."""
@@ -189,14 +190,8 @@ class Definitions:
             return self._parsed_objects(node, evaluator)
         if last_name(node.func) in _PARSERS and len(parsed) == 1:
             return self._usual(parsed[0], node)
-        if name not in self._fields:  # every option of `parse_argv` may be left out
-            maker = dotted(node.func) or ""
-            made = self._makers.get(maker) if depth < _MAX_BASES else None
-            known = made and self.made_by(made, depth + 1, self._evaluator(self._local))
-            empty = (
-                PythonTable() if last_name(node.func) == "parse_argv" and not node.args else None
-            )
-            return noted(known, f"the result of `{maker}`") if known else empty
+        if name not in self._fields:
+            return self._made_elsewhere(node, depth)
         table = self._defaults(node, self._fields[name], f"{name.rpartition('.')[2]}.", depth)
         keywords, args = evaluator.keywords(node, depth), node.args
         is_open = any(isinstance(argument, ast.Starred) for argument in args)
@@ -264,6 +259,15 @@ class Definitions:
             if self._fields.get(name := _kind_name(part.annotation)):
                 found[part.arg] = self._usual(name, part)
         return found
+
+    def _made_elsewhere(self, node: ast.Call, depth: int) -> PythonValue | None:
+        """Return the result of an imported function or class method; `parse_argv` may set none."""
+        maker = dotted(node.func) or ""
+        made = self._makers.get(maker) if depth < _MAX_BASES else None
+        known = made and self.made_by(made, depth + 1, self._evaluator(self._local))
+        if known:
+            return noted(known, f"the result of `{maker}`")
+        return PythonTable() if last_name(node.func) == "parse_argv" and not node.args else None
 
     def _usual(self, name: str, node: ast.AST) -> PythonTable:
         """Return an object of a class that may come from elsewhere: its values are assumptions."""
@@ -367,9 +371,8 @@ class Definitions:
         if any(isinstance(argument, ast.Starred) for argument in call.args):
             return {}
         declared, module = node.args, self._evaluator({})
-        if options := declared_options(
-            node.decorator_list, _DECLARE
-        ):  # `click` passes a user's arguments
+        options = declared_options(node.decorator_list, _DECLARE)
+        if options:  # `click` passes a user's arguments
             if call.args or any(keyword.arg == "args" for keyword in call.keywords):
                 return {}
             call = ast.copy_location(ast.Call(call.func, [], []), call)

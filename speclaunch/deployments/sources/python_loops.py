@@ -32,7 +32,9 @@ NESTED = (*FUNCTIONS, ast.ClassDef, ast.Lambda)
 MAX_STARTS = 16
 """Maximum number of times that a loop's body is read if it may start a server."""
 _ACTIONS = frozenset({"action", "callback", "count", "flag_value", "is_flag", "multiple"})
+"""Keywords of an option whose value is not its default's text."""
 COPIES = frozenset({"replace", "_replace", "evolve", "model_copy"})
+"""Functions and methods that copy an object with other values."""
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef

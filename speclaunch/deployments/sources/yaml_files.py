@@ -19,7 +19,7 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from speclaunch.core import lazy
+from speclaunch.core import is_secret_variable, lazy
 from speclaunch.deployments.sources import containers, nodes, sglang_yaml, srt_slurm
 from speclaunch.deployments.sources.containers import (
     Collected,
@@ -129,7 +129,6 @@ def _is_task(root: yaml.Node) -> bool:
 
 _READ_OF_SERVICES = frozenset({"image", "entrypoint", "command", "environment", "env_file"})
 _ENV_LINE = lazy(r"(?m)^(?:export )?([A-Za-z_]\w*)=([^\n]+)")
-_SECRET = lazy(r"TOKEN|KEY|SECRET|PASS")
 _ENV_FILE = "the variables in that file are not read"
 
 
@@ -143,19 +142,20 @@ def read_compose(root: yaml.Node, document: Document) -> Reading:
     for name, key, service in nodes.pairs(services):
         first, before = len(reading.invocations), len(reading.routers)
         keys = nodes.entries(service)
-        env, passed = _compose_environment(keys.get("environment"), document, outside)
+        own, passed = _compose_environment(keys.get("environment"), document, outside)
         parent = nodes.entries(keys.get("extends"))
         base = nodes.text(parent.get("service", keys.get("extends"))) or ""
         below = nodes.entries(named.get(base)) if "file" not in parent else {}
-        held, _ = _compose_environment(below.get("environment"), document, outside)
-        env = {name: held[name] for name in held.keys() - passed.keys()} | env
+        others = [_compose_environment(below.get("environment"), document, outside)[0]]
         keys = below | keys
         dropped = tuple(left_out(keys, _READ_OF_SERVICES, document))
         for item in reversed(listed(keys.get("env_file"))):  # the last file wins
-            held = _variables_in(nodes.text(nodes.entries(item).get("path", item)), item, document)
-            env = {name: held[name] for name in held.keys() - passed.keys()} | env
-            if not held:
+            file = nodes.text(nodes.entries(item).get("path", item))
+            others.append(_variables_in(file, item, document))
+            if not others[-1]:
                 dropped = (Dropped("env_file", nodes.place(item, document), _ENV_FILE), *dropped)
+        inherited = dict(chain.from_iterable(held.items() for held in reversed(others)))
+        env = {name: inherited[name] for name in inherited.keys() - passed.keys()} | own
         words = [
             *image_program(keys, "entrypoint", document),
             *_compose_words(keys.get("entrypoint"), document, outside),
@@ -184,7 +184,7 @@ def _variables_in(file: str | None, node: yaml.Node, document: Document) -> Env:
         value = written.strip()
         if len(value) > 1 and value[0] in "\"'" and value[0] == value[-1]:
             value = value[1:-1]
-        if not value or _SECRET.search(name):
+        if not value or is_secret_variable(name):
             continue
         why = f"`{name}` is set in {file}"
         is_plain = not set("\"'$\\#") & set(value)

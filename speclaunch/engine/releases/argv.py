@@ -228,8 +228,8 @@ class ParsedArgument(Struct, frozen=True):
         return self.argument.dest
 
 
-_CONTINUATION = "delete what follows the backslash: it continues a line only as the last character"
-"""Advice for a blank arg: the shell reads a backslash and a space as one."""
+_BLANK = "delete this blank; in a shell, a backslash continues a line only at its very end"
+"""Advice for a blank arg, which a shell also makes of a backslash and a space."""
 
 
 class ArgvProblem(Struct, frozen=True):
@@ -279,7 +279,7 @@ def parse_argv(
             problems.append(outcome)
     for index in stray:
         arg = args[index]
-        advice = _CONTINUATION if arg in (" ", "\t") else None
+        advice = _BLANK if arg in (" ", "\t") else None
         shown = arg if arg.strip() else repr(arg)
         problems.append(ArgvProblem(index, f"unrecognized arguments: {shown}", advice))
     missing = _missing(catalogue, parsed)

@@ -64,7 +64,9 @@ def test_an_entrypoint_that_runs_its_words_is_given_a_shell_form_as_a_script() -
 
 def test_an_image_without_a_model_is_completed_when_it_runs() -> None:
     for form in ('ENTRYPOINT {}\nCMD ["--tp", "2"]', "CMD {}"):
-        found = docker(FROM + form.format(json.dumps([*SERVER.split(), "--port", "1"])) + "\n")
+        found = docker(
+            FROM + form.format(json.dumps([*SERVER.split(), "--mem-fraction-static", "1"])) + "\n"
+        )
         assert not from_invocation(found, "x", load("0.5.23")).problems, form
         assert found.words[-1].text == "$@" and not found.words[-1].evaluated
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -164,9 +165,10 @@ POD = (
 DOCKER = f"FROM lmsysorg/sglang:v0.5.9\nENV TP=2\nCMD {SERVER} --model-path a/b --tp $TP\n"
 
 
-@pytest.mark.parametrize("language", ["yaml", "yml", "YAML", "", "docker-compose"])
-@pytest.mark.parametrize("text", [COMPOSE, POD], ids=["compose", "Kubernetes"])
-@pytest.mark.parametrize("indent", ["", "   ", "> "])
+@rows(
+    "language, text, indent",
+    [*product(["yaml", "yml", "YAML", "", "docker-compose"], [COMPOSE, POD], ["", "   ", "> "])],
+)
 def test_fenced_manifests(language: str, text: str, indent: str) -> None:
     inside = "".join(f"{indent}{line}\n" for line in f"```{language}\n{text}```".split("\n"))
     whole = f"# Title\n\n{inside}\nend\n"

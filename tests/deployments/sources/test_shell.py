@@ -98,9 +98,7 @@ def test_variables_point_to_where_they_are_written() -> None:
     assert found.words[5].used_at is None  # put together here
 
 
-@pytest.mark.parametrize(
-    "search", ["$(command -v sglang)", "`which sglang`", '"$SGLANG_BIN"', "${sglang}"]
-)
+@rows("search", ["$(command -v sglang)", "`which sglang`", '"$SGLANG_BIN"', "${sglang}"])
 def test_program_found_on_the_path(search: str) -> None:
     assert texts(shell(f'BIN="{search}"\nnohup "$BIN" serve m --port 1\n'))[-2:] == ["--port", "1"]
 
